@@ -66,9 +66,10 @@ def check_room(root: Path, name: str, needed: int) -> None:
     free = shutil.disk_usage(root).free
     if needed > free:
         raise StorageFull(
-            f"{name}: {needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free. Make room and run"
-            " this again.",
-            f"{name}：需要 {needed / 1e9:.1f} GB，只剩 {free / 1e9:.1f} GB。请清理空间后再运行。",
+            "storage.conversion",
+            name=name,
+            needed_gb=needed / 1e9,
+            free_gb=free / 1e9,
         )
 
 

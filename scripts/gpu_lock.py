@@ -52,12 +52,7 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     print(f"{place.device}, {place.precision}: {place.why}")
     needed = int(args.gb * 2**30)
     if needed and place.device != "cuda":
-        raise NotReady(
-            "There is no GPU here whose memory could be held. Leave --gb out, and the weights are"
-            " pinned in RAM.",
-            "这里没有可以占住显存的显卡。不写 --gb 则把权重锁在内存里。",
-            code="no_device",
-        )
+        raise NotReady("no_device.pinning")
     if not needed:
         root = args.model_dir = args.model_dir or usual()
         family = model_spec_of(root)

@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         elif given.command == "revoke":
             found = next((k for k in store.keys() if k.id == given.id), None)
             if found is None:
-                raise NotFound("There is no such key.", "没有这个密钥。")
+                raise NotFound("not_found.key")
             keys.revoke(f"{found.account}/script", found.id)
             print(f"{found.id} revoked")
         else:

@@ -58,6 +58,7 @@ from scripts.naturalness.meters import HZ, NAMES, Meters, at_meter_rate, read_wa
 from scripts.naturalness.sentences import SENTENCES, Utterance, utterance_of  # noqa: E402
 from webui.engine.base import Engine  # noqa: E402
 from webui.errors import BadInput, EngineStalled, KaikouError, NotReady  # noqa: E402
+from webui.messages import Message  # noqa: E402
 from webui.settings import Paths  # noqa: E402
 from webui.text import prepare  # noqa: E402
 from webui.types import VOICE_ENGINES, Prompt, SpeechRequest  # noqa: E402
@@ -149,7 +150,7 @@ def builtin(with_natural: bool) -> Engine:
         health = engine.natural.health()
         if health.state != "ready":
             engine.close()
-            raise NotReady(health.reason, health.reason_zh, code="no_natural")
+            raise NotReady(Message(health.reason, health.reason_zh), code="no_natural")
     return engine
 
 
@@ -214,9 +215,7 @@ def wav_files(folder: Path) -> dict[str, Path]:
     """Name below the folder -> file. Raises BadInput where there is none."""
     files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*.wav"))}
     if not files:
-        raise BadInput(
-            f"There is no wav file in {folder}.", f"{folder} 里没有 wav 文件。", code="no_wav"
-        )
+        raise BadInput("no_wav.folder", folder=folder)
     return files
 
 
@@ -228,11 +227,7 @@ def compare(folders: list[Path], names: list[str]) -> dict[str, list[Score]]:
     files = [wav_files(folder) for folder in folders]
     common = [name for name in files[0] if all(name in other for other in files)]
     if not common:
-        raise BadInput(
-            "The folders have no file name in common.",
-            "两个文件夹里没有同名的文件。",
-            code="no_wav",
-        )
+        raise BadInput("no_wav.common")
     meters = Meters(names, {r.name: r.samples for r in references()})
     scores: list[list[Score]] = [[] for _ in folders]
     for name in common:

@@ -100,11 +100,7 @@ def write_down(path: Path, told: dict) -> None:
     try:
         path.write_text(json.dumps(told, indent=1))
     except OSError as error:
-        raise BadInput(
-            f"{path} cannot be written: {error.strerror or error}.",
-            f"{path} 无法写入：{error.strerror or error}。",
-            code="unwritable",
-        ) from error
+        raise BadInput("unwritable", path=path, reason=error.strerror or error) from error
 
 
 def main() -> int:

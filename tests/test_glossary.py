@@ -55,7 +55,8 @@ def test_a_variant_is_used_nowhere(variant):
     assert found == [] and variant not in named
     assert variant.lower() not in README.lower()
     if not variant.isascii():
-        said = [p for p in (ROOT / "webui").rglob("*.py") if variant in p.read_text("utf-8")]
+        sources = [*(ROOT / "webui").rglob("*.py"), *(ROOT / "webui" / "messages").glob("*.json")]
+        said = [p for p in sources if variant in p.read_text("utf-8")]
         assert [p.name for p in said if p.name != "instructions.py"] == []  # it understands them
 
 

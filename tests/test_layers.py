@@ -14,39 +14,28 @@ from scripts.house_table import circles
 from tests.conftest import ROOT
 
 # room -> rooms it may import besides itself; "" is webui/__init__.py (the version)
+WORDS = {"errors", "messages"}
+NOUNS = WORDS | {"types", "settings"}
 ALLOWED = {
     "": set(),
-    "errors": set(),
+    "messages": set(),
+    "errors": {"messages"},
     "logs": set(),
     "files": set(),
     "frames": set(),
     "types": {"errors"},
     "settings": {"errors", "types", "files"},
-    "text": {"errors", "types", "settings"},
-    "audio": {"errors", "frames", "types", "settings"},
-    "engine": {"errors", "logs", "types", "files", "frames", "settings", "text", "audio"},
-    "store": {"errors", "types", "settings"},
-    "studio": {"", "errors", "logs", "types", "settings", "text", "audio", "engine", "store"},
-    "api": {"", "errors", "logs", "types", "settings", "studio"},
-    "ui": {"", "errors", "types", "files", "settings", "studio"},
-    "client": {"", "errors"},
+    "text": NOUNS,
+    "audio": NOUNS | {"frames"},
+    "engine": NOUNS | {"logs", "files", "frames", "text", "audio"},
+    "store": NOUNS,
+    "studio": NOUNS | {"", "logs", "text", "audio", "engine", "store"},
+    "api": NOUNS | {"", "logs", "studio"},
+    "ui": NOUNS | {"", "files", "studio"},
+    "client": WORDS | {""},
     "doctor": {"errors", "files", "settings", "engine", "store", "app"},
-    "app": {
-        "",
-        "files",
-        "errors",
-        "logs",
-        "types",
-        "settings",
-        "text",
-        "audio",
-        "engine",
-        "store",
-        "studio",
-        "api",
-        "ui",
-    },
-    "__main__": {"", "errors", "logs", "types", "settings", "app"},
+    "app": NOUNS | {"", "files", "logs", "text", "audio", "engine", "store", "studio", "api", "ui"},
+    "__main__": NOUNS | {"", "logs", "app"},
 }
 HEAVY = ("torch", "torchaudio", "modelscope", "onnxruntime", "transformers")
 LATE = ("modelscope_hub",)  # only when something is fetched

@@ -13,6 +13,7 @@ import threading
 
 from .errors import KaikouError
 from .logs import to_stderr
+from .messages import message
 from .settings import Settings, load
 
 SAY_OPEN = "Kaikou 开口: {url}"
@@ -56,14 +57,9 @@ def listen(settings: Settings) -> socket.socket:
         listener.set_inheritable(False)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise KaikouError(
-                f"Port {port} is taken, maybe by a studio that already runs. Choose another with"
-                f" --port {port + 1}.",
-                f"端口 {port} 已被占用，可能已有一个工作室在运行。请换一个：--port {port + 1}。",
-            ) from None
+            raise KaikouError("fault.port_taken", port=port, next_port=port + 1) from None
         raise KaikouError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}.",
-            f"无法监听 {host}:{port}：{error.strerror or error}。",
+            "fault.cannot_listen", host=host, port=port, reason=error.strerror or error
         ) from None
     return listener
 
@@ -178,11 +174,7 @@ def share(settings: Settings) -> None:
             settings.server.host, settings.server.port, secrets.token_urlsafe(32), None, None
         )
     except Exception as error:  # the tunnel is another party's program and fails in many ways
-        print(
-            f"The public link could not be opened: {error}. The studio goes on at its local"
-            f" address.\n公网链接没有打开：{error}。本机地址照常可用。",
-            file=sys.stderr,
-        )
+        print(*message("link_failed", error=error), sep="\n", file=sys.stderr)
         return
     print(f"Public link / 公网链接: {link}", flush=True)
 

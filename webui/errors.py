@@ -1,19 +1,24 @@
-"""Every failure of the studio, with its HTTP status, its sentence in both languages and its string
-key.
+"""Every failure of the studio, with its HTTP status, its code and its sentence in both languages.
 
-A sentence says what happened and what to do. Code that raises gives the values; the page and the
-API pick the language.
+Code that raises names a sentence of `webui/messages` and gives its values; the page and the API
+pick the language.
 """
 
 from __future__ import annotations
 
 from typing import Self
 
+from .messages import Message, message
+
 
 class KaikouError(Exception):
     """Base of all named failures.
 
-    `zh` and `en` are whole sentences; `param` names the field at fault, `code` is stable.
+    key: of the sentence in `webui/messages`, the class's own code unless given; what stands before
+    its first dot is the code. Or a Message, where the sentences come from elsewhere: a row on disk,
+    another process, a server. code: only where the key does not say it. param: the field at fault.
+    values: of the sentence's places, which may also name `param` and `retry_after_s`.
+    `en` and `zh` are the whole sentences; `code` is stable.
     """
 
     status = 500
@@ -22,16 +27,22 @@ class KaikouError(Exception):
 
     def __init__(
         self,
-        en: str,
-        zh: str,
+        key: str | Message = "",
+        /,
         *,
         code: str | None = None,
         param: str | None = None,
         retry_after_s: float | None = None,
+        **values: object,
     ):
-        super().__init__(en)
-        self.en, self.zh, self.param, self.retry_after_s = en, zh, param, retry_after_s
+        if not isinstance(key, Message):
+            key = key or type(self).code
+            code = code or key.partition(".")[0]
+            key = message(key, param=param, retry_after_s=retry_after_s, **values)
+        super().__init__(key.en)
+        self.en, self.zh = key
         self.code = code or type(self).code
+        self.param, self.retry_after_s = param, retry_after_s
 
     def sentence(self, language: str = "en") -> str:
         """The sentence in the language that a browser or a caller asks for."""
@@ -82,14 +93,6 @@ class TooLarge(KaikouError):
 class ClipTooLarge(TooLarge):
     """A recording, or a video with one, is over the limits of `webui/audio/decoder.py`."""
 
-    def __init__(
-        self,
-        en: str = "The file is over 10 MB (a video: 50 MB) or 60 s. Trim it and try again.",
-        zh: str = "文件超过 10 MB（视频 50 MB）或 60 秒。请裁短后再传。",
-        **kw,
-    ):
-        super().__init__(en, zh, **kw)
-
 
 class TooManyHeaders(TooLarge):
     """The headers of the request are over a limit."""
@@ -138,9 +141,6 @@ class Cancelled(KaikouError):
 
     status, kind, code = 499, "cancelled", "cancelled"
 
-    def __init__(self, en: str = "Stopped.", zh: str = "已停止。", **kw):
-        super().__init__(en, zh, **kw)
-
 
 class NotReady(KaikouError):
     """The engine cannot speak yet, or not any more."""
@@ -153,41 +153,17 @@ class EngineStalled(KaikouError):
 
     status, kind, code = 503, "engine_error", "stalled"
 
-    def __init__(
-        self,
-        en: str = "The engine stopped answering and was restarted. Please try again.",
-        zh: str = "引擎没有响应，已重启。请再试一次。",
-        **kw,
-    ):
-        super().__init__(en, zh, **kw)
-
 
 class EngineFault(KaikouError):
     """The engine failed at this request."""
 
     status, kind, code = 503, "engine_error", "fault"
 
-    def __init__(
-        self,
-        en: str = "This could not be spoken. Try another seed.",
-        zh: str = "这一句没能合成，换个种子再试。",
-        **kw,
-    ):
-        super().__init__(en, zh, **kw)
-
 
 class StorageFull(KaikouError):
     """The disk has no room for what should be kept."""
 
     status, kind, code = 507, "storage_error", "storage"
-
-    def __init__(
-        self,
-        en: str = "The disk is full. Remove old takes and try again.",
-        zh: str = "磁盘已满，无法保存。请清理旧记录。",
-        **kw,
-    ):
-        super().__init__(en, zh, **kw)
 
 
 class StorageDamaged(KaikouError):
@@ -207,4 +183,4 @@ def error_from_dict(words: dict) -> KaikouError:
     if not (isinstance(kind, type) and issubclass(kind, KaikouError)):
         kind = EngineFault
     more = {name: words.get(name) for name in ("code", "param", "retry_after_s")}
-    return kind(str(words.get("en", "")), str(words.get("zh", "")), **more)
+    return kind(Message(str(words.get("en", "")), str(words.get("zh", ""))), **more)

@@ -201,11 +201,6 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def refuse(en: str, zh: str, param: str = "") -> BadInput:
-    """The error of a setting that cannot be used; `param` is its name."""
-    return BadInput(en, zh, code="bad_setting", param=param)
-
-
 def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Settings:
     """Flags win over environment, environment over kaikou.toml.
 
@@ -240,21 +235,16 @@ def _names() -> dict[str, type]:
 
 def _unknown(name: str, names, where: str) -> BadInput:
     near = difflib.get_close_matches(name, list(names), 1, 0.4)
-    hint = f" Did you mean {near[0]}?" if near else f" Valid: {', '.join(sorted(names))}."
-    return refuse(
-        f"{where} has an unknown setting “{name}”.{hint}",
-        f"{where} 里有不认识的设置「{name}」。{'是不是 ' + near[0] + '？' if near else ''}",
-        name,
-    )
+    if near:
+        return BadInput("bad_setting.unknown_near", where=where, near=near[0], param=name)
+    return BadInput("bad_setting.unknown", where=where, names=sorted(names), param=name)
 
 
 def _from_toml(path: Path) -> dict[str, object]:
     try:
         tree = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise refuse(
-            f"kaikou.toml cannot be read: {error}.", f"读不了 kaikou.toml：{error}。"
-        ) from error
+        raise BadInput("bad_setting.toml", error=error, param="") from error
     flat: dict[str, object] = {}
     for section, body in tree.items():
         if section not in SECTIONS or not isinstance(body, dict):
@@ -302,19 +292,13 @@ def _convert(name: str, kind: type, value: object) -> object:
             raise ValueError("not a finite number")
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise refuse(
-            f"The setting {name} cannot be “{value}”.", f"设置 {name} 不能是「{value}」。", name
-        ) from error
+        raise BadInput("bad_setting.value", value=str(value), param=name) from error
 
 
 def _login(pair: str) -> tuple[str, str]:
     user, colon, password = str(pair).partition(":")
     if not (user and colon and password) or not re.fullmatch(r"[\w.@-]{1,64}", user):
-        raise refuse(
-            "--auth wants user:password, for example --auth studio:secret.",
-            "--auth 的格式是 用户名:密码，例如 --auth studio:secret。",
-            "auth",
-        )
+        raise BadInput("bad_setting.auth", param="auth")
     return user, password
 
 
@@ -345,25 +329,11 @@ def is_loopback(host: str) -> bool:
 def _checked(s: Settings) -> Settings:
     server = s.server
     if not 1 <= server.port <= 65535:
-        raise refuse("--port must be between 1 and 65535.", "--port 须在 1 到 65535 之间。", "port")
+        raise BadInput("bad_setting.port", param="port")
     if server.root_path and not re.fullmatch(r"(/[\w.~-]+)+", server.root_path):
-        raise refuse(
-            "--root-path must look like /voice, without a slash at the end.",
-            "--root-path 的写法像 /voice，结尾不带斜杠。",
-            "root_path",
-        )
+        raise BadInput("bad_setting.root_path", param="root_path")
     if server.is_open and server.share:
-        raise refuse(
-            "A public link needs a login: add --auth user:password.",
-            "公网链接必须有登录：请加上 --auth 用户名:密码。",
-            "share",
-        )
+        raise BadInput("bad_setting.share", param="share")
     if server.is_open and not is_loopback(server.host):
-        raise refuse(
-            f"Listening on {server.host} lets others in: add --auth user:password, or use --host"
-            " 127.0.0.1.",
-            f"监听 {server.host} 会让其他人也能打开：请加上 --auth 用户名:密码，或用 --host"
-            " 127.0.0.1。",
-            "host",
-        )
+        raise BadInput("bad_setting.host", host=server.host, param="host")
     return s

@@ -53,12 +53,7 @@ def finite(value: float, param: str) -> float:
     them.
     """
     if not -math.inf < value < math.inf:
-        raise BadInput(
-            f"{param} must be a finite number.",
-            f"{param} 须是有限的数值。",
-            param=param,
-            code="bad_field",
-        )
+        raise BadInput("bad_field.not_finite", param=param)
     return value
 
 
@@ -149,62 +144,30 @@ class SpeechRequest:
 
     def __post_init__(self):
         if self.mode not in (*MODES, CONVERT):
-            raise BadInput(
-                f"Unknown mode “{self.mode[:40]}”. Use one of: {', '.join(MODES)}.",
-                f"不认识的模式「{self.mode[:40]}」，可用：{'、'.join(MODES)}。",
-                param="mode",
-                code="bad_mode",
-            )
+            raise BadInput("bad_mode.unknown", mode=self.mode[:40], modes=MODES, param="mode")
         if any(0xD800 <= ord(c) <= 0xDFFF for c in self.text + self.instruction):
-            raise BadInput(
-                "The text holds broken characters (half of a pair). Paste it again.",
-                "文本里有损坏的字符，请重新粘贴。",
-                param="input",
-                code="bad_text",
-            )
+            raise BadInput("bad_text.in_text", param="input")
         if not any(unicodedata.category(c)[0] in "LN" for c in self.text):
-            raise BadInput(
-                "Write something to say first: the text has no letters or digits.",
-                "先写点要说的话：文本里没有可读的字。",
-                param="input",
-                code="no_text",
-            )
+            raise BadInput("no_text", param="input")
         if len(self.text) > MAX_TEXT:
             raise BadInput(
-                f"{MAX_TEXT} characters at most; this is {len(self.text)}. Split the text.",
-                f"一次最多 {MAX_TEXT} 字，现在有 {len(self.text)} 字。请拆开再合成。",
-                param="input",
-                code="too_long_text",
+                "too_long_text.request", max_text=MAX_TEXT, n=len(self.text), param="input"
             )
         if len(self.instruction) > MAX_INSTRUCTION:
             raise BadInput(
-                f"The instruction may be {MAX_INSTRUCTION} characters at most.",
-                f"风格指令最多 {MAX_INSTRUCTION} 字。",
-                param="instructions",
-                code="too_long_instruction",
+                "too_long_instruction", max_instruction=MAX_INSTRUCTION, param="instructions"
             )
         if not (math.isfinite(self.speed) and 0.25 <= self.speed <= 4.0):
-            raise BadInput(
-                "Speed must be between 0.25 and 4.0.",
-                "语速须在 0.25 到 4.0 之间。",
-                param="speed",
-                code="bad_speed",
-            )
+            raise BadInput("bad_speed", param="speed")
         if self.voice_engine not in ("", *VOICE_ENGINES):
             raise BadInput(
-                f"Unknown voice engine “{self.voice_engine[:40]}”. Use one of:"
-                f" {', '.join(VOICE_ENGINES)}.",
-                f"不认识的音色引擎「{self.voice_engine[:40]}」，可用：{'、'.join(VOICE_ENGINES)}。",
+                "bad_voice_engine",
+                voice_engine=self.voice_engine[:40],
+                voice_engines=VOICE_ENGINES,
                 param="model",
-                code="bad_voice_engine",
             )
         if not 0 <= self.seed < 2**63:
-            raise BadInput(
-                "The seed must be a whole number from 0 to 9223372036854775807.",
-                "种子须是 0 到 9223372036854775807 的整数。",
-                param="seed",
-                code="bad_seed",
-            )
+            raise BadInput("bad_seed", param="seed")
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Floor:
         ]
 
     def close(self) -> None:
-        self.stages.close(NotReady("The bench is over.", "测量结束。"))
+        self.stages.close(NotReady("notready.bench_over"))
 
 
 def recomputed(model: CosyVoice2, prompt: PromptFeatures, count: int, seed: int) -> Run:

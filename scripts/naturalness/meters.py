@@ -32,11 +32,7 @@ INSTALL = "pip install -r requirements-dev.txt && pip install --no-deps -r requi
 
 
 def missing(package: str | None) -> NotReady:
-    return NotReady(
-        f"The meters need packages of their own ({package} is missing): {INSTALL}. Then try again.",
-        f"测量需要单独的依赖（缺少 {package}）：先运行 {INSTALL}，再试一次。",
-        code="meters_missing",
-    )
+    return NotReady("meters_missing", package=package, install=INSTALL)
 
 
 def library(name: str) -> types.ModuleType:

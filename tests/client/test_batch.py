@@ -19,6 +19,7 @@ from webui.client.errors import Broken
 from webui.client.ordered_gather import ordered
 from webui.client.zip_reader import ZipReader
 from webui.errors import BadInput, EngineFault, LoginNeeded
+from webui.messages import Message
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)
 PASSING = [
@@ -270,7 +271,7 @@ def test_an_error_of_the_input_comes_in_its_turn_and_leaving_early_stops_everyth
     async def run():
         def items():
             yield from range(5)
-            raise BadInput("torn", "坏了")
+            raise BadInput(Message("torn", "坏了"))
 
         started = []
 

@@ -18,6 +18,7 @@ from webui.client.audio import WavReader
 from webui.client.errors import Broken, Changed, fault_of, retry_after_s
 from webui.client.retry import Bucket
 from webui.errors import BadInput, Busy, EngineFault, KaikouError, LoginNeeded, NotFound
+from webui.messages import Message
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)
 HEAVY = (
@@ -60,7 +61,7 @@ ours = [m for m in sys.modules if m.startswith("webui.") and not m.startswith("w
 print(sorted({{m.split(".")[0] for m in sys.modules}} & set({HEAVY!r})), sorted(ours))"""
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == ["[]", "['webui.errors']"]
+    assert run.stdout == "[] ['webui.errors', 'webui.messages']\n"
 
 
 @pytest.mark.parametrize(
@@ -289,8 +290,8 @@ def test_the_bucket_gives_no_more_than_it_has():
     assert waits == [0, 0, 0, 0.5, 1.0, 1.5, 2.0]
     now[0] = 100.0
     assert [bucket.take() for _ in range(4)] == [0, 0, 0, 0.5]
-    bucket.heed(Busy("", "", retry_after_s=9, code="rate_limited"))
+    bucket.heed(Busy(Message("", ""), retry_after_s=9, code="rate_limited"))
     assert bucket.take() == 9
-    bucket.heed(Busy("", "", retry_after_s=90, code="too_many_streams"))
+    bucket.heed(Busy(Message("", ""), retry_after_s=90, code="too_many_streams"))
     now[0] = 110.0
     assert bucket.take() == 0

@@ -15,6 +15,7 @@ import numpy as np
 
 from webui.engine.remote.child_process import lost
 from webui.errors import BadInput, Cancelled, EngineFault, NotReady
+from webui.messages import Message
 from webui.types import Abilities, Chunk, Health, Prompt
 
 RATE = 24000
@@ -59,7 +60,7 @@ class FakeEngine:
 
     def encode(self, samples, rate, transcript, language):
         if not np.isfinite(samples).all() or len(samples) < rate * 0.8:
-            raise BadInput("The clip is too short.", "音频太短。", code="too_short")
+            raise BadInput(Message("The clip is too short.", "音频太短。"), code="too_short")
         f0 = 100.0 + float(np.abs(samples).mean()) * 1000
         data = np.float32(f0).tobytes()
         return Prompt("fake", self.version, data.hex(), data)
@@ -139,14 +140,13 @@ class FakeEngine:
     def notes(self, request):
         if self.n_absent:
             self.n_absent = 0
-            raise NotReady("It is starting.", "正在启动。", retry_after_s=1)
+            raise NotReady(Message("It is starting.", "正在启动。"), retry_after_s=1)
         return [("I only hum.", "我只会哼。")] if "sing" in request.instruction else []
 
     def check(self, request, prompt):
         if "no room" in request.transcript:
             raise BadInput(
-                "There is no room behind this clip.",
-                "这段参考音频后面没有位置了。",
+                Message("There is no room behind this clip.", "这段参考音频后面没有位置了。"),
                 param="input",
                 code="too_long_sentence",
             )

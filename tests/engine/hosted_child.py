@@ -16,6 +16,7 @@ import time
 from tests.engine.fake import FakeEngine
 from webui.engine.remote import child
 from webui.errors import EngineFault, NotReady
+from webui.messages import Message
 
 KEPT = "what do you keep?"  # an instruction to which `notes` answers that
 OPEN = "how many streams are open?"
@@ -41,7 +42,9 @@ class WildEngine(FakeEngine):
         n = len(open(self._marks).read()) if self._marks else 0
         if self._trouble == "refuse":
             raise NotReady(
-                "No weights in this folder.", "目录里没有模型。", code="model_file", param="llm.pt"
+                Message("No weights in this folder.", "目录里没有模型。"),
+                code="model_file",
+                param="llm.pt",
             )
         if self._trouble == "bug":
             raise ZeroDivisionError("by nothing")

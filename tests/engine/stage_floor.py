@@ -24,6 +24,7 @@ from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSched
 from webui.engine.cosyvoice.scheduler.request_state import RequestState
 from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.errors import NotReady
+from webui.messages import Message
 from webui.types import SpeechRequest
 
 RATE = 24000
@@ -90,7 +91,7 @@ def floor(model):
 
     yield make
     for stages in made:
-        stages.close(NotReady("The test is over.", "测试结束。"))
+        stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
 def texts(n: int, seed: int) -> list[int]:

@@ -33,6 +33,7 @@ from webui.engine.cosyvoice.memory_plan import MemoryPlan
 from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
 from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.errors import BadInput, NotReady
+from webui.messages import Message
 from webui.types import SpeechRequest, part_seed
 
 PLACE = DeviceConfig("cpu", "fp32", "test")
@@ -65,7 +66,7 @@ def both():
     fast.told = told
     yield plain, fast
     for floor in (plain, fast):
-        floor.stages.close(NotReady("The test is over.", "测试结束。"))
+        floor.stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
 def speaking(floor, voice, seed: int, n_text: int, segments: int = 1):

@@ -12,6 +12,7 @@ from tests.engine import stage_floor
 from tests.engine.stage_floor import hear, say, until, whole
 from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
 from webui.errors import NotReady
+from webui.messages import Message
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 
@@ -50,7 +51,7 @@ def test_a_second_core_is_used_where_there_is_one_and_given_back(
         assert (part.beside is not None) == told.stages.lm_worker.gives_way == (cores == 2)
     assert len(hear(say(told, CachedPrompt(told.model, prompt), 3, most=60))[1]) == 60 * 960
     assert len(halves()) == cores - 1
-    told.stages.close(NotReady("The test is over.", "测试结束。"))
+    told.stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert model.flow.decoder.beside is None is model.vocoder.beside and until(
         lambda: not halves()
     ), "the model stays usable, and its thread has ended"

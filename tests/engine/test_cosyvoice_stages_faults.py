@@ -21,6 +21,7 @@ from webui.engine.cosyvoice.llm.token_sources import LMTokens, StreamingTextToke
 from webui.engine.cosyvoice.scheduler import scheduler as board_module
 from webui.engine.cosyvoice.scheduler.request_state import RequestState
 from webui.errors import BadInput, EngineFault, NotReady
+from webui.messages import Message
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 
@@ -59,7 +60,7 @@ def test_what_fails_in_one_request_ends_that_request_only(floor, prompt, at):
     assert heard[0][0] == alone[0] and np.array_equal(heard[0][1], alone[1])
     assert not told.broken
     with pytest.raises(BadInput):
-        list(spoilt(told, voice, 9, at, BadInput("So.", "这样。")).chunks())
+        list(spoilt(told, voice, 9, at, BadInput(Message("So.", "这样。"))).chunks())
 
 
 def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
@@ -180,7 +181,7 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
 
     def fails():
         yield from texts(6, 5)
-        raise BadInput("The pen broke.", "笔坏了。")
+        raise BadInput(Message("The pen broke.", "笔坏了。"))
 
     source = StreamingTextTokens(
         lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)),

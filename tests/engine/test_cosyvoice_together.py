@@ -28,6 +28,7 @@ from webui.engine.cosyvoice.llm.token_sources import FixedTokens
 from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
 from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.errors import Cancelled, EngineFault, NotReady
+from webui.messages import Message
 from webui.types import part_seed
 
 torch.set_num_threads(1)
@@ -160,7 +161,7 @@ def floor(model):
 
     yield make
     for stages in made:
-        stages.close(NotReady("The test is over.", "测试结束。"))
+        stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
 def given(told, voice, seed: int, ids: int = 90):
@@ -299,7 +300,9 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
 
     def refused(seed):
         if seed == part_seed(1, 0):
-            raise EngineFault("The places are taken.", "没有位置了。", code="out_of_memory")
+            raise EngineFault(
+                Message("The places are taken.", "没有位置了。"), code="out_of_memory"
+            )
         return wave(seed)
 
     object.__setattr__(told.stages.audio_worker._model, "new_wave_stream", refused)
@@ -330,7 +333,7 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
     fast.flow.graphs.replayed.clear()
     fast.vocoder.graphs.replayed.clear()
     out = together(told, [given(told, voice, seed) for seed in range(3)])
-    stages.close(NotReady("The test is over.", "测试结束。"))
+    stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert any(key[1] == 4 for key in fast.flow.graphs.replayed) and any(
         key[1] == 4 for key in fast.vocoder.graphs.replayed
@@ -413,5 +416,5 @@ def test_a_gpu_makes_eight_at_once_and_a_processor_two_where_nobody_minds_the_wa
     for name, profile in PROFILES.items():
         stages = EngineRunner(model, PromptCache(model, 1 << 40), profile)
         most[name] = stages.audio_worker.most
-        stages.close(NotReady("The test is over.", "测试结束。"))
+        stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert most == {"ttfa": 1, "balanced": 1, "throughput": 2}

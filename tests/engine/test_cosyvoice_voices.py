@@ -23,6 +23,7 @@ from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSched
 from webui.engine.cosyvoice.scheduler.runner import EngineRunner
 from webui.engine.cosyvoice.v2 import SPEC
 from webui.errors import Cancelled, NotReady
+from webui.messages import Message
 from webui.types import Prompt
 
 torch.set_num_threads(1)
@@ -84,7 +85,7 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
     during = said(2)
     assert busy.voice.is_ready
     reader.close()
-    stages.close(NotReady("The test is over.", "测试结束。"))
+    stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)) and np.array_equal(
         during, first[1]
     )
@@ -104,4 +105,4 @@ def test_a_request_cancelled_before_it_began_is_not_kept(model):
     with pytest.raises(Cancelled):
         next(who.chunks())
     assert not stages.scheduler.speaking
-    stages.close(NotReady("The test is over.", "测试结束。"))
+    stages.close(NotReady(Message("The test is over.", "测试结束。")))

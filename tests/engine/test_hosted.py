@@ -15,6 +15,7 @@ from tests.engine.contract import ask, whole
 from tests.engine.fake import RATE, FakeEngine
 from tests.engine.wild import CLIP, LONG, QUICK, until
 from webui.errors import BadInput, Cancelled, EngineFault, TooLarge
+from webui.messages import Message
 
 engine, prompt = wild.engine, wild.prompt
 
@@ -130,7 +131,9 @@ def test_text_whose_source_fails_or_is_given_up(engine, prompt):
 
     with pytest.raises(BadInput, match="no letters"):
         list(
-            engine.stream_text(ask(), prompt, broken(BadInput("There are no letters.", "没有字。")))
+            engine.stream_text(
+                ask(), prompt, broken(BadInput(Message("There are no letters.", "没有字。")))
+            )
         )
     with pytest.raises(EngineFault):
         list(engine.stream_text(ask(), prompt, broken(ValueError("the typist left"))))

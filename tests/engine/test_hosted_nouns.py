@@ -10,6 +10,7 @@ import pytest
 from webui import errors
 from webui.engine.remote.protocol import chunk_of, record_of, words_of, words_of_chunk
 from webui.frames import pack, receive
+from webui.messages import Message
 from webui.types import Abilities, Chunk, Health, SpeechRequest
 
 KINDS = [
@@ -59,7 +60,9 @@ def test_nouns_cross_unchanged():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_cross_unchanged(kind):
-    error = kind("It failed.", "失败了。", code="some_code", param="seed", retry_after_s=2.5)
+    error = kind(
+        Message("It failed.", "失败了。"), code="some_code", param="seed", retry_after_s=2.5
+    )
     again = errors.error_from_dict(crossed({"error": error.to_dict()})[0]["error"])
     assert type(again) is kind and vars(again) == vars(error) and str(again) == "It failed."
 
@@ -68,7 +71,7 @@ def test_a_kind_that_is_not_of_the_list_crosses_as_the_nearest_one():
     class Own(errors.NotReady):
         pass
 
-    assert Own("en", "zh").to_dict()["kind"] == "NotReady"
-    for kind in ("Own", "SystemExit", "annotations", "Self", ""):
+    assert Own().to_dict()["kind"] == "NotReady"
+    for kind in ("Own", "SystemExit", "annotations", "Self", "Message", ""):
         told = errors.error_from_dict({"kind": kind, "en": "en", "zh": "zh"})
         assert type(told) is errors.EngineFault and told.en == "en" and told.code == "fault"

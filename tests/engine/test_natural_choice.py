@@ -14,6 +14,7 @@ from webui.engine.espeak import EspeakEngine
 from webui.engine.natural import workers as module
 from webui.engine.natural.workers import NaturalLanes
 from webui.errors import BadInput, EngineFault, NotReady
+from webui.messages import Message
 from webui.types import Health, SpeechRequest
 
 
@@ -102,7 +103,7 @@ def test_an_unknown_voice_engine_is_refused():
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (NotReady("Sum.", "和。"), "Sum."),
+        (NotReady(Message("Sum.", "和。")), "Sum."),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
         (MemoryError(), "for want of memory"),
         (ImportError("libgomp.so.1"), "could not be started"),

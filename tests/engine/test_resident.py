@@ -12,6 +12,7 @@ from tests.engine.contract import ask, whole
 from tests.engine.fake import RATE, FakeEngine
 from webui.engine.manager import EngineManager
 from webui.errors import NotReady
+from webui.messages import Message
 
 
 def started(resident, engine):
@@ -79,7 +80,7 @@ def test_a_failing_newcomer_leaves_the_old_one_in_charge():
 
 def test_an_engine_that_never_starts_says_why(caplog):
     def refuse():
-        raise NotReady("No weights in this folder.", "目录里没有模型。")
+        raise NotReady(Message("No weights in this folder.", "目录里没有模型。"))
 
     resident = EngineManager()
     resident.start(refuse).join(10)
@@ -111,7 +112,7 @@ class Breakable(FakeEngine):
 
     def break_down(self):
         self.state = "broken"
-        self.on_broken(NotReady("It failed four times.", "失败了四次。", code="broken"))
+        self.on_broken(NotReady(Message("It failed four times.", "失败了四次。"), code="broken"))
 
 
 def settled(resident, is_so) -> bool:
@@ -204,7 +205,7 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
     big, start = made[1], FakeEngine.start
 
     def fails(self):
-        raise NotReady("No voice here.", "没有声音。")
+        raise NotReady(Message("No voice here.", "没有声音。"))
 
     try:
         FakeEngine.start = fails
@@ -250,7 +251,7 @@ def test_an_engine_that_could_not_start_may_be_tried_again():
         def start(self):
             tries.append(1)
             if len(tries) == 1:
-                raise NotReady("No weights.", "没有权重。", code="model_file")
+                raise NotReady(Message("No weights.", "没有权重。"), code="model_file")
             super().start()
 
     started(resident, FakeEngine(version="small"))
@@ -301,7 +302,7 @@ def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
         def start(self):
             super().start()
             if self.version == "newcomer":
-                raise NotReady("No weights.", "没有权重。")
+                raise NotReady(Message("No weights.", "没有权重。"))
 
         def close(self):
             super().close()

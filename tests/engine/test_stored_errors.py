@@ -18,6 +18,7 @@ from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
 from webui.engine.espeak import worker_process as lane_module
 from webui.engine.manager import EngineManager
 from webui.errors import BadInput, Busy, EngineFault, KaikouError, NotReady
+from webui.messages import Message
 
 floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 TIMES = 1000
@@ -62,7 +63,7 @@ def assert_fresh(ask: Callable[[Load], object], kind: type[KaikouError]) -> None
 
 def test_an_engine_that_could_not_start_tells_everybody_anew():
     def refuse():
-        raise NotReady("No weights.", "没有权重。", code="model_file")
+        raise NotReady(Message("No weights.", "没有权重。"), code="model_file")
 
     resident = EngineManager()
     resident.start(refuse).join(10)
@@ -83,7 +84,7 @@ def test_the_reason_why_an_engine_failed_does_not_keep_the_engine():
 
         def start(self):
             made.append(weakref.ref(self))
-            raise NotReady("No weights.", "没有权重。")
+            raise NotReady(Message("No weights.", "没有权重。"))
 
     resident = EngineManager()
     resident.start(Refusing).join(10)
@@ -95,7 +96,7 @@ def test_the_reason_why_an_engine_failed_does_not_keep_the_engine():
 @pytest.mark.parametrize("way", ["stream", "prepare"])
 def test_stages_that_have_stopped_tell_everybody_anew(floor, prompt, way):
     told = floor()
-    told.stages.close(EngineFault("It stopped.", "停了。", code="engine_broken"))
+    told.stages.close(EngineFault(Message("It stopped.", "停了。"), code="engine_broken"))
     voice = CachedPrompt(told.model, prompt)
 
     def ask(load):
@@ -113,7 +114,7 @@ def test_streams_that_end_together_have_an_error_each(floor, prompt):
     streams = [say(told, voice, seed, most=900).chunks() for seed in range(3)]
     for stream in streams:
         next(stream)
-    told.stages.close(EngineFault("It stopped.", "停了。", code="engine_broken"))
+    told.stages.close(EngineFault(Message("It stopped.", "停了。"), code="engine_broken"))
     errors = []
     for stream in streams:
         with pytest.raises(EngineFault) as error:
@@ -136,8 +137,8 @@ def test_a_worker_that_cannot_be_started_keeps_no_frame_of_the_try(monkeypatch):
 @pytest.mark.parametrize(
     "error",
     [
-        BadInput("No.", "不。", param="input", code="other"),
-        Busy("Full.", "满。", retry_after_s=3.0),
+        BadInput(Message("No.", "不。"), param="input", code="other"),
+        Busy(Message("Full.", "满。"), retry_after_s=3.0),
         EngineFault(),
     ],
 )

@@ -16,6 +16,7 @@ from scripts.batch_chaos.life import live
 from tests.engine.fake import FakeEngine
 from tests.nest import NEST
 from webui.errors import NotReady
+from webui.messages import Message
 
 # 50 kills in all, 6 of them with the built-in engine, whose processes take seconds to start;
 # scripts/chaos_batch.py does 200 in 1,000 lines
@@ -91,7 +92,7 @@ def test_a_life_whose_engine_cannot_start_ends_with_the_reason(tmp_path, monkeyp
     """Waiting for sound from nobody, the count of lives never came to an end."""
 
     def start(engine):
-        raise NotReady("There is nothing there.", "什么也没有。")
+        raise NotReady(Message("There is nothing there.", "什么也没有。"))
 
     monkeypatch.setattr(FakeEngine, "start", start)
     with pytest.raises(NotReady, match="nothing there"):

@@ -13,6 +13,7 @@ from tests.engine.fake import FakeEngine
 from tests.unit import batch_desk
 from tests.unit.batch_desk import ME, OTHER, SHORT, Engine, asks, lines, until
 from webui.errors import EngineFault, NotReady
+from webui.messages import Message
 from webui.settings import Limits, Paths, Settings
 from webui.store import JobStore
 from webui.studio import LineRequest, Studio
@@ -58,7 +59,7 @@ def clip_of(seconds: float) -> bytes:
 
 
 def test_an_engine_that_is_away_costs_no_line_a_try(studio, engine):
-    engine.faults["Line 2."] = [NotReady("Away.", "不在。")] * 6
+    engine.faults["Line 2."] = [NotReady(Message("Away.", "不在。"))] * 6
     job = studio.batch.submit(ME, asks(3))
     assert until(studio, job, "done").lines == {"done": 3}
     assert [x.attempts for x in lines(studio, job)] == [0, 0, 0] and engine.spoken.count(

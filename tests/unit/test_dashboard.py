@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import ROOT
+from webui.messages import Message
 from webui.settings import Paths, Settings
 from webui.studio import Studio
 
@@ -92,8 +93,8 @@ def test_labels_have_closed_sets_whatever_comes_to_the_door(told):
     metrics = Metrics()
     before = metrics.text().count(b"\n")
     for n in range(300):
-        metrics.turned_away(NotAllowed("x", "x", code=f"code_{n}"))
-        metrics.refused(KaikouError("x", "x", code=f"code_{n}"))
+        metrics.turned_away(NotAllowed(Message("x", "x"), code=f"code_{n}"))
+        metrics.refused(KaikouError(Message("x", "x"), code=f"code_{n}"))
         metrics.answered(area_of(f"/v1/{n}/x"), n * 7)
         metrics.answered(f"area {n}", 200)
     assert metrics.text().count(b"\n") == before, "a label made up by a caller grows without end"

@@ -14,6 +14,7 @@ from tests.engine.fake import FakeEngine
 from webui import app
 from webui.engine.manager import EngineManager
 from webui.errors import BadInput, Busy, NotFound, NotReady
+from webui.messages import Message
 from webui.settings import EngineChoice, Paths, Settings, load
 from webui.store.model_dirs import Installed
 from webui.studio import ModelLibrary, Studio
@@ -233,7 +234,7 @@ def test_one_change_at_a_time(shelf):
 
 
 def test_a_model_that_cannot_be_used_leaves_the_one_in_charge_and_may_be_tried_again(shelf):
-    shelf.error = NotReady("flow.pt is cut off.", "flow.pt 不完整。")
+    shelf.error = NotReady(Message("flow.pt is cut off.", "flow.pt 不完整。"))
     shelf.use("b")
     settled(shelf)
     assert (
@@ -267,7 +268,7 @@ def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_
     assert idle.value.code == "model_idle"
     with pytest.raises(NotFound):
         studio.voice_resolver.check_model("half")
-    shelf.error = NotReady("No.", "不行。")
+    shelf.error = NotReady(Message("No.", "不行。"))
     shelf.use("b")
     settled(shelf)
     told = studio.status()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from webui.errors import Cancelled, EngineFault, KaikouError, LoginNeeded
+from webui.messages import Message
 from webui.studio import job_reader
 from webui.studio.job_reader import (
     JobReader,
@@ -222,7 +223,7 @@ def test_a_listener_who_has_no_right_any_more_is_sent_nothing_more():
     def end_right(event):
         taken.append(event)
         if isinstance(event, SampleRange):
-            pacing.error = LoginNeeded("Please log in again.", "请重新登录。")
+            pacing.error = LoginNeeded(Message("Please log in again.", "请重新登录。"))
 
     with pytest.raises(LoginNeeded):
         read(job, pacing, end_right)

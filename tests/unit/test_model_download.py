@@ -12,6 +12,7 @@ import pytest
 
 from webui import app
 from webui.errors import BadInput, NotReady
+from webui.messages import Message
 from webui.settings import EngineChoice, Paths, Settings
 from webui.store.model_files import Model, ModelFetcher
 from webui.store.model_hub import FileSpec
@@ -46,7 +47,7 @@ class Wire:
 
         self.asked.append(fetcher.source)
         if self.fault:
-            raise NotReady(self.fault, self.fault)
+            raise NotReady(Message(self.fault, self.fault))
         fetcher.root.mkdir(parents=True, exist_ok=True)
         for spec, data in zip(MODEL.files, (BODY[:10], BODY)):
             progress(Progress(spec.path, 10, 10 + len(BODY), 1000.0))

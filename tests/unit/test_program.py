@@ -14,10 +14,11 @@ import pytest
 
 from webui import __main__ as program
 from webui.errors import NotReady
+from webui.messages import Message
 from webui.settings import EngineChoice, Server, Settings
 
 WHY = NotReady(
-    "The model file llm.pt cannot be used.", "模型文件 llm.pt 不能用。", code="model_file"
+    Message("The model file llm.pt cannot be used.", "模型文件 llm.pt 不能用。"), code="model_file"
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.engine.fake import RATE, FakeEngine
 from webui.audio import Clip
 from webui.errors import NotReady
+from webui.messages import Message
 from webui.store import VoiceStore
 from webui.studio.prompt_cache import PromptCache
 from webui.types import Voice
@@ -36,7 +37,7 @@ class Closing(Slow):
 
     def encode(self, *given):
         super().encode(*given)
-        raise NotReady("The studio is closing.", "工作室正在关闭。")
+        raise NotReady(Message("The studio is closing.", "工作室正在关闭。"))
 
 
 def test_an_engine_that_is_closed_does_not_fail_its_successor_of_the_same_name(tmp_path):

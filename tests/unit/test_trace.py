@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.test_studio import ME, finish, speak, studio  # noqa: F401  (the fixture)
 from webui.errors import BadInput, Busy, EngineFault, NotFound
+from webui.messages import Message
 from webui.store import TakeStore
 from webui.studio import metrics as metrics_module
 from webui.studio.log_line import line, mark
@@ -354,7 +355,7 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
     for i in range(300):
         one = job()
         one.accept(chunk(0, last=True, **{f"stage_{i}": 0.1, 'x"} 1\nevil{a="': 0.1}), 0.1)
-        one.fail(Busy("no", "不", code=f"code_{i}"))
+        one.fail(Busy(Message("no", "不"), code=f"code_{i}"))
         one.trace.add_sending(0.01)  # some of it was sent before the engine was done, some after
         metrics.ended(one)
         one.trace.add_sending(0.01)

@@ -38,20 +38,9 @@ def sound_in(text: str, param: str) -> bytes:
         _check_head(head if comma else "", param)
         return _bytes(text[len(head) + 1 :], param)
     if ADDRESS.match(text):
-        raise BadInput(
-            f"{param} takes the sound itself, as base64 or a data: URL; no address is opened here.",
-            f"{param} 须直接给出声音（base64 或 data: URL），本工作室不会打开任何网址。",
-            param=param,
-            code="no_address",
-        )
+        raise BadInput("no_address", param=param)
     if len(text) < MIN_SOUND_CHARS and PATH.match(text):
-        raise BadInput(
-            f"{param} takes the sound itself, as base64 or a data: URL; no file of the server is"
-            " opened.",
-            f"{param} 须直接给出声音（base64 或 data: URL），不会打开服务器上的文件。",
-            param=param,
-            code="no_path",
-        )
+        raise BadInput("no_path.data_not_file", param=param)
     return _bytes(text, param)
 
 
@@ -59,12 +48,7 @@ def _check_head(head: str, param: str) -> None:
     found = DATA.fullmatch(head)
     kind = found["kind"].lower() if found else None
     if kind is None or not (kind in KINDS or kind.startswith(("audio/", "video/"))):
-        raise BadInput(
-            f"{param} must be a data: URL of a sound in base64, such as data:audio/wav;base64,…",
-            f"{param} 须是 base64 的声音 data: URL，例如 data:audio/wav;base64,…",
-            param=param,
-            code="bad_audio",
-        )
+        raise BadInput("bad_audio.not_data_url", param=param)
 
 
 def _bytes(text: str, param: str) -> bytes:
@@ -73,13 +57,9 @@ def _bytes(text: str, param: str) -> bytes:
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise BadInput(
-            f"{param} is not base64.", f"{param} 不是有效的 base64。", param=param, code="bad_audio"
-        ) from None
+        raise BadInput("bad_audio.not_base64", param=param) from None
     if not data:
-        raise BadInput(
-            f"There is no sound in {param}.", f"{param} 里没有声音。", param=param, code="bad_audio"
-        )
+        raise BadInput("bad_audio.no_sound", param=param)
     return data
 
 

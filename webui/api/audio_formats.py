@@ -91,12 +91,7 @@ def file_format(format: str = "wav") -> str:
 def _known(asked: str, known: Iterable[str], param: str) -> str:
     if asked not in known:
         names = ", ".join(known)
-        raise BadInput(
-            f"The format {asked[:20]} is not made here. Use one of: {names}.",
-            f"不支持格式 {asked[:20]}，可用：{names}。",
-            param=param,
-            code="bad_format",
-        )
+        raise BadInput("bad_format.audio", asked=asked[:20], names=names, param=param)
     return asked
 
 
@@ -115,12 +110,7 @@ def is_streamed(asked: bool | None, kind: str) -> bool:
 def is_wrapped(asked: str) -> bool:
     """As server-sent events, or else as plain bytes. Raises BadInput."""
     if asked not in WRAPPINGS:
-        raise BadInput(
-            "stream_format must be audio or sse.",
-            "stream_format 须是 audio 或 sse。",
-            param="stream_format",
-            code="bad_field",
-        )
+        raise BadInput("bad_field.stream_format", param="stream_format")
     return asked == "sse"
 
 

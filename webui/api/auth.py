@@ -115,9 +115,7 @@ class Sessions:
         if kind.lower() == "bearer" and self._keys.auth_required():
             key = self._keys.find(secret.strip())
             if key is None:
-                raise LoginNeeded(
-                    "This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key"
-                )
+                raise LoginNeeded("invalid_api_key")
             return Caller(key.account_id, key, "" if key.account_id == key.id else key.id, True)
         if self.is_open():
             return Caller("local")

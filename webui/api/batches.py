@@ -68,12 +68,7 @@ class BatchBody(JsonBody):
     def asks(self) -> list[LineRequest]:
         """Raises BadInput when it is not clear what to speak."""
         if self.texts is not None and self.requests is not None:
-            raise BadInput(
-                "Send texts or requests, not both.",
-                "texts 和 requests 只能给一个。",
-                code="bad_field",
-                param="texts",
-            )
+            raise BadInput("bad_field.texts_or_requests", param="texts")
         return [
             self._ask(w)
             for w in (
@@ -113,12 +108,7 @@ def read(data: bytes) -> tuple[BatchBody, list[LineRequest]]:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "too_long" and first["loc"] in (("texts",), ("requests",)):
             n = BATCH_LIMITS["lines"]
-            raise BadInput(
-                f"A batch may have {n:,} lines at most. Split it.",
-                f"一批最多 {n:,} 行，请拆开。",
-                code="too_many_lines",
-                param=str(first["loc"][0]),
-            ) from None
+            raise BadInput("too_many_lines.at_most", n=n, param=str(first["loc"][0])) from None
         raise wrong_field(error) from None
     return body, body.asks()
 

@@ -37,17 +37,12 @@ def wrong_field(error: RequestValidationError) -> BadInput:
     first = error.errors()[0]
     name = ".".join(str(p) for p in first["loc"] if p not in ("body", "query", "path")) or "body"
     if first["type"] in ("json_invalid", "json_type"):
-        return BadInput("The request is not valid JSON.", "请求不是有效的 JSON。", code="bad_json")
-    return BadInput(
-        f"The field {name} is wrong: {first['msg']}.",
-        f"字段 {name} 不对：{first['msg']}。",
-        code="bad_field",
-        param=name,
-    )
+        return BadInput("bad_json.request")
+    return BadInput("bad_field.invalid", reason=first["msg"], param=name)
 
 
 def unreadable() -> BadBody:
-    return BadBody("The body of the request cannot be read.", "读不懂请求的内容。")
+    return BadBody("bad_body")
 
 
 def install(app: FastAPI) -> None:
@@ -62,9 +57,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException):
         if error.status_code == 404:
-            return answer(
-                request, NotFound("There is nothing at this address.", "这个地址没有内容。")
-            )
+            return answer(request, NotFound("not_found.address"))
         if error.status_code == 400:
             return answer(request, unreadable())
         told = {
@@ -92,9 +85,4 @@ def install(app: FastAPI) -> None:
             "unexpected failure at %s",
             getattr(request.scope.get("route"), "path", "an unknown route"),
         )
-        return answer(
-            request,
-            KaikouError(
-                "Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"
-            ),
-        )
+        return answer(request, KaikouError("fault.unexpected"))

@@ -31,12 +31,7 @@ class JsonBody(BaseModel):
     @classmethod
     def _has_whole_characters(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str) and info.field_name != "input" and _HALF.search(value):
-            raise BadInput(
-                "The text holds broken characters (half of a pair). Paste it again.",
-                "文本里有损坏的字符，请重新粘贴。",
-                param=info.field_name,
-                code="bad_text",
-            )
+            raise BadInput("bad_text.in_text", param=info.field_name)
         return value
 
 

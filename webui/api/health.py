@@ -16,6 +16,7 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 
 from ..errors import KaikouError, LoginNeeded, NotFound, NotReady
+from ..messages import Message
 from ..settings import Settings
 from ..studio import ModelLibrary, Studio
 from . import schemas
@@ -80,11 +81,8 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     def ready():
         told = studio.status()
         if not studio.is_ready():
-            raise NotReady(
-                told["reason"] or "The engine is still starting.",
-                told["reason_zh"] or "引擎还在启动。",
-                retry_after_s=2,
-            )
+            reason = Message(told["reason"], told["reason_zh"])
+            raise NotReady(reason if reason.en else "notready.still_starting", retry_after_s=2)
         return {"status": "ready", "engine": told["engine"]}
 
     @router.get("/tts/health", responses={**answers(200, of=schemas.HealthInfo), **refusals()})
@@ -162,7 +160,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
     def file(version: str, folder: str, name: str, request: Request):
         data = static.files.get(f"{folder}/{name}")
         if data is None:
-            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+            raise NotFound("not_found.address")
         age = "public, max-age=31536000, immutable" if version == static.version else "no-cache"
         headers = {"Cache-Control": age, "Vary": "Accept-Encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
@@ -222,19 +220,13 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
 def _wrong_login(is_key: bool) -> LoginNeeded:
     if is_key:
-        return LoginNeeded(
-            "This key does not open the page.", "这个密钥打不开页面。", code="bad_login"
-        )
-    return LoginNeeded("The name or the password is wrong.", "用户名或密码不对。", code="bad_login")
+        return LoginNeeded("bad_login.key")
+    return LoginNeeded("bad_login.password")
 
 
 def model_library_of(studio: Studio) -> ModelLibrary:
     if studio.model_library is None:
-        raise NotFound(
-            "This studio was started with --engine builtin and has no models.",
-            "本工作室以 --engine builtin 启动，没有模型。",
-            code="no_model",
-        )
+        raise NotFound("no_model.builtin_only")
     return studio.model_library
 
 
@@ -260,7 +252,7 @@ def nothing() -> APIRouter:
         include_in_schema=False,
     )
     def missing(rest: str):
-        raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+        raise NotFound("not_found.address")
 
     return router
 

@@ -62,9 +62,4 @@ def check(scopes: tuple[str, ...], method: str, path: str) -> None:
     needs = needed(method, path)
     if ADMIN in scopes or needs & set(scopes):
         return
-    wanted = " or ".join(sorted(needs)) or ADMIN
-    raise NotAllowed(
-        f"This key may not do that: it lacks the scope {wanted}.",
-        f"这个密钥没有所需的权限：{wanted.replace(' or ', ' 或 ')}。",
-        code="scope",
-    )
+    raise NotAllowed("scope.key", wanted=sorted(needs) or ADMIN)

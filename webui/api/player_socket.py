@@ -113,10 +113,10 @@ class Connection:
         try:
             told = await asyncio.wait_for(self._socket.message(self._is_their_turn), HELLO_S)
         except TimeoutError:
-            raise _bad("no hello", "没有 hello") from None
+            raise _bad("bad_message.no_hello") from None
         owner = self._sessions.owner_of_token(str(told.get("token", "")))
         if told.get("op") != "hello" or not owner or owner.partition("/")[0] != self._account:
-            raise _bad("hello with a valid token expected", "需要带有效令牌的 hello")
+            raise _bad("bad_message.hello_expected")
         self._owner = owner
         self._set_locale(told)
         await self._socket.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
@@ -147,7 +147,7 @@ class Connection:
         elif op == "locale":
             self._set_locale(told)
         elif op not in ("credit", "cancel"):
-            raise _bad("unknown op", "不认识的 op")
+            raise _bad("bad_message.unknown_op")
 
     async def _start(self, told: dict) -> None:
         """A new start silences the one before it: frames of another seq are dropped by the client,
@@ -218,12 +218,7 @@ class Connection:
         """The rest of a stream whose socket broke."""
         old, start = self._recent.find(told["job"], self._owner), _whole(told, "from")
         if old is None:
-            raise BadInput(
-                "This stream is no longer here. Generate it again.",
-                "这条流已经不在了，请重新生成。",
-                code="stream_gone",
-                param="job",
-            )
+            raise BadInput("stream_gone", param="job")
         return await open_job(
             self._studio, lambda: self._studio.synthesis.resume(old, start)
         ), start
@@ -269,13 +264,13 @@ class Connection:
         await self._socket.tell(told)
 
 
-def _bad(en: str, zh: str) -> Close:
+def _bad(key: str, **values: object) -> Close:
     """What came is not our protocol."""
-    return Close(PROTOCOL, BadInput(en, zh, code="bad_message"))
+    return Close(PROTOCOL, BadInput(key, **values))
 
 
 def _whole(told: dict, key: str) -> int:
     value = told.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
-        raise _bad(f"{key} must be a whole number", f"{key} 须是整数")
+        raise _bad("bad_message.not_whole", name=key)
     return value

@@ -62,12 +62,7 @@ def routes(studio: Studio) -> APIRouter:
         if all:
             words.clear(owner(request))
         elif term is None:
-            raise BadInput(
-                "Say which term, or all=true for the whole dictionary.",
-                "请指明词条，或用 all=true 清空词典。",
-                code="bad_field",
-                param="term",
-            )
+            raise BadInput("bad_field.which_term", param="term")
         else:
             words.delete(owner(request), term, language)
         return Response(status_code=204)

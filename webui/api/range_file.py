@@ -21,10 +21,7 @@ class RangeFile(FileResponse):
             nonlocal is_refused
             if message["type"] == "http.response.start" and message["status"] in (400, 416):
                 is_refused = True
-                told = answer(
-                    Request(scope),
-                    NoSuchPart("The file has no such part.", "文件里没有这一段。", param="Range"),
-                )
+                told = answer(Request(scope), NoSuchPart("bad_range", param="Range"))
                 told.raw_headers += [(k, v) for k, v in message["headers"] if k == b"content-range"]
                 await told(scope, receive, send)
             elif not is_refused:

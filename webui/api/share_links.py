@@ -182,9 +182,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         """`url`: one of the link's `urls`; else the address that this caller came by."""
         path = f"/d/{sessions.demo_token(share_links.get(owner(request), demo_id))}"
         if url and all(url != at["url"] for at in places(path, request)):
-            raise BadInput(
-                "The link has no such address.", "链接没有这个地址。", code="bad_url", param="url"
-            )
+            raise BadInput("bad_url.link_address", param="url")
         url = url or base(request) + path
         out = io.BytesIO()
         segno.make(url, error="m", micro=False).save(

@@ -82,11 +82,9 @@ class SocketAuth:
 
     def _check(self) -> None:
         if self._key is not None and self._studio.keys.by_id(self._key.id) is None:
-            raise LoginNeeded(
-                "This API key is not valid.", "这个 API 密钥无效。", code="invalid_api_key"
-            )
+            raise LoginNeeded("invalid_api_key")
         if self._login and self._studio.logins.is_ended(self._login):
-            raise LoginNeeded("Please log in again.", "请重新登录。")
+            raise LoginNeeded("login_needed.log_in_again")
         if self._demo:
             self._studio.share_links.open(self._demo)
 

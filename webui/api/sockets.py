@@ -42,12 +42,7 @@ class Sockets:
         if scope["kk_key"] is not None or not owner.endswith(NOBODY):
             places[f"visitor {owner}"] = limits.sockets_per_visitor
         if any(self._open[place] >= most for place, most in places.items()):
-            raise Busy(
-                "Too many sockets are open. Close one first.",
-                "打开的连接太多，请先关闭一些。",
-                retry_after_s=RETRY_S,
-                code="too_many_sockets",
-            )
+            raise Busy("too_many_sockets", retry_after_s=RETRY_S)
         self._open.update(places.keys())
         try:
             yield

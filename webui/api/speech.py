@@ -245,7 +245,7 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
     def result(name: str, request: Request):
         take_id, dot, kind = name.rpartition(".")
         if not dot or kind not in ("wav", *CODED):
-            raise NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
+            raise NotFound("take_gone.gone")
         owner = request.scope["kk_owner"]
         path = studio.takes.wav_path(owner, take_id)
         called = file_name(studio.takes.get(owner, take_id), kind)

@@ -128,12 +128,7 @@ def chosen_window(start_s: float | None, end_s: float | None) -> tuple[float, fl
     if start_s is None and end_s is None:
         return None
     if start_s is None or end_s is None:
-        raise BadInput(
-            "Give both start_s and end_s, or neither.",
-            "start_s 和 end_s 须同时给出，或都不给。",
-            code="bad_field",
-            param="start_s" if start_s is None else "end_s",
-        )
+        raise BadInput("bad_field.start_and_end", param="start_s" if start_s is None else "end_s")
     return start_s, end_s
 
 
@@ -255,12 +250,7 @@ def routes(studio: Studio) -> APIRouter:
         draft_id: str, request: Request, clean: FiniteFloat = 0.0, varying: bool = False
     ):
         if not 0 <= clean <= 1:
-            raise BadInput(
-                "clean must be between 0 and 1.",
-                "clean 须在 0 到 1 之间。",
-                code="bad_field",
-                param="clean",
-            )
+            raise BadInput("bad_field.clean", param="clean")
         return Response(
             studio.drafts.audio(owner(request), draft_id, clean, varying),
             200,

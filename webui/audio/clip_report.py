@@ -89,21 +89,11 @@ def inspect(clip: Clip) -> ClipReport:
     """
     if clip.duration_s < MIN_CLIP_S:
         v = round(clip.duration_s, 1)
-        raise BadInput(
-            f"Only {v} s of speech; at least 3 s are needed.",
-            f"只有 {v} 秒人声，至少需要 3 秒。",
-            code="too_short",
-            param="audio_sample",
-        )
+        raise BadInput("too_short.clip", v=v, param="audio_sample")
     spectrum = analyse(clip)
     lufs = loudness_of(spectrum.power, spectrum.hz)
     if lufs <= SILENT_LUFS or not _has_voice(spectrum):
-        raise BadInput(
-            "No voice was heard in this clip.",
-            "这段音频里没有听到人声。",
-            code="silent",
-            param="audio_sample",
-        )
+        raise BadInput("silent.no_voice", param="audio_sample")
     changes = speaker_changes(spectrum)
     windows = best_windows(clip, spectrum, changes)
     report = ClipReport(

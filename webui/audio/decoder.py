@@ -110,19 +110,9 @@ def decode(data: bytes) -> Clip:
     if state == TOO_LARGE:
         raise too_large()
     if state == NO_READER:
-        raise BadInput(
-            f"This kind of file ({kind}) cannot be read on this machine. Use wav, mp3 or flac.",
-            f"这台机器读不了这种音频（{kind}）。请换 wav、mp3 或 flac。",
-            code="bad_audio",
-            param="audio_sample",
-        )
+        raise BadInput("bad_audio.kind", kind=kind, param="audio_sample")
     if state == NO_SOUND:
-        raise BadInput(
-            "This video has no sound. Use one in which somebody speaks, or a sound file.",
-            "这个视频没有声音。请换一个有人说话的视频，或换音频文件。",
-            code="no_sound",
-            param="audio_sample",
-        )
+        raise BadInput("no_sound.video", param="audio_sample")
     if state not in (OK, FIRST_TRACK):
         raise bad_audio()
     samples = np.frombuffer(body, "<f4").astype(np.float32)
@@ -145,12 +135,7 @@ def decoder_children() -> int:
 
 
 def bad_audio() -> BadInput:
-    return BadInput(
-        "This file cannot be read. Use wav, mp3, m4a or flac, or a video (mp4, mov, webm, mkv).",
-        "读不懂这个文件。请换 wav、mp3、m4a、flac，或 mp4、mov、webm、mkv 视频。",
-        code="bad_audio",
-        param="audio_sample",
-    )
+    return BadInput("bad_audio.not_readable", param="audio_sample")
 
 
 def too_large() -> ClipTooLarge:

@@ -78,12 +78,7 @@ def denoise(clip: Clip, amount: float, stationary: bool = True) -> Clip:
     Raises KaikouError("denoise") when the worker fails, BadInput for an amount outside 0..1.
     """
     if not 0 <= amount <= 1:
-        raise BadInput(
-            "The denoise amount must be between 0 and 1.",
-            "降噪强度须在 0 到 1 之间。",
-            code="bad_amount",
-            param="clean",
-        )
+        raise BadInput("bad_amount", param="clean")
     if amount == 0:
         return clip
     noise = _pauses(clip) if stationary else np.zeros(0, np.float32)
@@ -95,11 +90,7 @@ def denoise(clip: Clip, amount: float, stationary: bool = True) -> Clip:
     except WorkerLost:
         state, body = 1, b""
     if state or len(body) != 4 * len(clip.samples):
-        raise KaikouError(
-            "Cleaning failed; the original is unchanged.",
-            "降噪没有成功，原声未变。",
-            code="denoise",
-        )
+        raise KaikouError("denoise")
     return _as_loud(clip, clip.with_samples(np.frombuffer(body, "<f4")))
 
 

@@ -27,12 +27,7 @@ def cut(clip: Clip, start_s: float, end_s: float) -> Clip:
     """
     start, end = max(start_s, 0.0), min(end_s, clip.duration_s)
     if not end - start >= 0.1:  # also true of NaN
-        raise BadInput(
-            "That part of the clip is empty. Pick another part.",
-            "选的片段是空的，请另选一段。",
-            code="bad_window",
-            param="window",
-        )
+        raise BadInput("bad_window", param="window")
     part = clip.with_samples(clip.samples[round(start * clip.rate) : round(end * clip.rate)])
     spoken = np.flatnonzero(analyse(part).speech)
     if len(spoken):

@@ -185,12 +185,7 @@ def coded(path: Path, kind: str) -> bytes:
 
 
 def _lost(kind: str) -> KaikouError:
-    return KaikouError(
-        f"The sound could not be written as {kind}. Try again, or ask for wav.",
-        f"没能写成 {kind} 格式。请再试一次，或改用 wav。",
-        code="encode",
-        param="response_format",
-    )
+    return KaikouError("encode", kind=kind, param="response_format")
 
 
 def warm_coder() -> None:

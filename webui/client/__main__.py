@@ -143,11 +143,7 @@ def how(told: argparse.Namespace) -> dict:
 def say(told: argparse.Namespace, key: str | None) -> int:
     """Speak one text to a file, or as raw samples to standard output."""
     if told.out == "-" and sys.stdout.isatty():
-        raise BadInput(
-            "Samples are nothing for a screen: name a file with --out, or pipe them into a player.",
-            "裸音频不能显示在屏幕上：请用 --out 指定文件，或用管道送给播放器。",
-            code="no_out",
-        )
+        raise BadInput("no_out")
     text = sys.stdin.read() if told.text == "-" else told.text
     with TTS(told.url, key) as tts:
         if told.out != "-":
@@ -185,10 +181,7 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
         or told.batch < 1
         or (told.per_second is not None and not 0 < told.per_second < math.inf)
     ):
-        raise BadInput(
-            "--in-flight, --batch and --per-second are greater than 0.",
-            "--in-flight、--batch 和 --per-second 须大于 0。",
-        )
+        raise BadInput("bad_input.above_zero")
     usual, n_failed = SpeechParams("", told.voice, **how(told)), 0
 
     def on_result(result: Result) -> None:

@@ -35,10 +35,7 @@ def on_disk(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StorageFull() from error
-        raise Unwritable(
-            f"{path} cannot be written: {error.strerror or error}.",
-            f"{path} 无法写入：{error.strerror or error}。",
-        ) from error
+        raise Unwritable("unwritable", path=path, reason=error.strerror or error) from error
 
 
 def keep(path: Path, data: bytes) -> Path:
@@ -96,11 +93,7 @@ class ResumeLog:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NotAllowed(
-                f"Another client is writing into {self._path.parent}.",
-                f"另一个客户端正在写入 {self._path.parent}。",
-                code="folder_taken",
-            ) from None
+            raise NotAllowed("folder_taken", parent=self._path.parent) from None
 
     def _load(self) -> None:
         self._file.seek(0)

@@ -109,8 +109,4 @@ class WavReader:
 
 
 def _not_sound() -> Broken:
-    return Broken(
-        "The answer is not a sound. Is this the address of a studio?",
-        "回答不是声音。这是工作室的地址吗？",
-        code="not_sound",
-    )
+    return Broken("not_sound")

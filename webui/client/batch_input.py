@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import BadInput
+from ..messages import Message
 from .request import SpeechParams
 
 NAMES = {
@@ -64,7 +65,7 @@ def line_of(n: int, told: object, usual: SpeechParams) -> Line:
     if isinstance(told, str):
         told = {"text": told}
     if not isinstance(told, Mapping):
-        return _bad(n, "", usual, "This is not a line of a batch.", "这不是一行批量任务。")
+        return _bad(n, "", usual, BadInput("bad_line.not_line"))
     known = {
         NAMES[k.strip().lower()]: v
         for k, v in told.items()
@@ -78,20 +79,19 @@ def line_of(n: int, told: object, usual: SpeechParams) -> Line:
                 value = value.get("id", "")
             made[name] = KINDS.get(name, str)(value)
         except (ValueError, TypeError, OverflowError):
-            return _bad(
-                n,
-                text,
-                usual,
-                f"“{str(value)[:40]}” is no {name}.",
-                f"「{str(value)[:40]}」不能作为 {name}。",
-                name,
-            )
+            error = BadInput("bad_line.value", value=str(value)[:40], param=name)
+            return _bad(n, text, usual, error)
     if not text.strip():
-        return _bad(n, text, usual, "There is no text in this line.", "这一行没有文本。", "text")
+        return _bad(n, text, usual, BadInput("bad_line.no_text", param="text"))
     try:
         return Line(n, replace(usual, **made))
     except BadInput as error:
-        return _bad(n, text, usual, error.en, error.zh, error.param)
+        return _bad(
+            n,
+            text,
+            usual,
+            BadInput(Message(error.en, error.zh), code="bad_line", param=error.param),
+        )
 
 
 def _whole(value: object) -> int:
@@ -104,14 +104,8 @@ def _whole(value: object) -> int:
 KINDS = {"speed": float, "seed": _whole}
 
 
-def _bad(
-    n: int, text: str, usual: SpeechParams, en: str, zh: str, param: str | None = None
-) -> Line:
-    return Line(
-        n,
-        replace(usual, text=text.encode("utf-8", "replace").decode()),
-        BadInput(en, zh, code="bad_line", param=param),
-    )
+def _bad(n: int, text: str, usual: SpeechParams, error: BadInput) -> Line:
+    return Line(n, replace(usual, text=text.encode("utf-8", "replace").decode()), error)
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -134,9 +128,7 @@ def read(path: str | Path, usual: SpeechParams) -> Iterator[Line]:
                 else _texts
             )(f, usual)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"{path} cannot be read: {error}.", f"读不了 {path}：{error}。", code="no_file"
-        ) from error
+        raise BadInput("no_file.batch", path=path, error=error) from error
 
 
 def _encoding(path: Path) -> str:
@@ -169,7 +161,7 @@ def _json(f, usual: SpeechParams) -> Iterator[Line]:
         try:
             told = json.loads(raw)
         except (ValueError, RecursionError):
-            yield _bad(n, raw[:200], usual, "This line is not JSON.", "这一行不是 JSON。")
+            yield _bad(n, raw[:200], usual, BadInput("bad_line.not_json"))
         else:
             yield line_of(n, told, usual)
 
@@ -192,9 +184,7 @@ def _table(f, usual: SpeechParams) -> Iterator[Line]:
         except StopIteration:
             return
         except csv.Error as error:  # a field over the reader's limit, a NUL: that row only
-            yield _bad(
-                begun, "", usual, f"This row cannot be read: {error}.", f"这一行读不了：{error}。"
-            )
+            yield _bad(begun, "", usual, BadInput("bad_line.row", error=error))
             begun = rows.line_num + 1
             continue
         heads = _heads(cells) if names is None else ()

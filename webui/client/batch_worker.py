@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import httpx
 
 from ..errors import EngineFault, KaikouError, LoginNeeded, StorageFull
+from ..messages import Message
 from .atomic_files import Unwritable
 from .audio import Sound, WavReader
 from .batch_input import Line
@@ -209,14 +210,14 @@ def _failures(
         rows = [row for row in json.loads(manifest)["lines"] if row["state"] == "failed"]
         failed = {order[int(row["line"]) - 1]: row.get("error") or {} for row in rows}
     except (ValueError, KeyError, TypeError, IndexError):
-        raise Broken("The list of the batch cannot be read.", "批次清单读不了。") from None
+        raise Broken("broken.batch_list") from None
     errors = {
         i: str(told.get("message") or "This line could not be made.") for i, told in failed.items()
     }
     return {
         i: Result(
             asked[i].line,
-            error=EngineFault(errors[i], errors[i], code=told.get("code")),
+            error=EngineFault(Message(errors[i], errors[i]), code=told.get("code")),
             attempts=n,
             seed=asked[i].ask.seed,
         )

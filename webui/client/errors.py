@@ -25,6 +25,7 @@ from ..errors import (
     StorageFull,
     TooLarge,
 )
+from ..messages import Message, message
 
 KINDS = {
     401: LoginNeeded,
@@ -50,25 +51,11 @@ class Broken(KaikouError):
 
     status, kind, code = 502, "connection_error", "broken"
 
-    def __init__(
-        self,
-        en: str = "The answer broke off before it was whole.",
-        zh: str = "回答没有传完就断了。",
-        **kw,
-    ):
-        super().__init__(en, zh, **kw)
-
 
 class Changed(KaikouError):
     """A broken stream was asked for again and is not the same sound any more."""
 
     status, kind, code = 409, "connection_error", "changed"
-
-    def __init__(self):
-        super().__init__(
-            "The connection broke, and the sound that came after it is not the same. Begin again.",
-            "连接中断后重新取到的声音与之前不一致，请从头再来。",
-        )
 
 
 PASSING = (Unreachable, Broken, Busy, NotReady, EngineStalled, EngineFault)
@@ -97,13 +84,10 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouErro
     told: dict = {}
     with suppress(ValueError, KeyError, TypeError):  # a proxy's page, or nothing
         told = dict(json.loads(body)["error"])
-    en = zh = str(told.get("message") or "")
-    if not en:
-        en, zh = f"The server answered {status}.", f"服务器回答 {status}。"
+    text = str(told.get("message") or "")
     code, param = told.get("code"), told.get("param")
     return kind(
-        en,
-        zh,
+        Message(text, text) if text else message("server_answered", status=status),
         code=str(code) if code else None,
         param=str(param) if param else None,
         retry_after_s=retry_after_s(headers),
@@ -129,19 +113,10 @@ def as_client_error() -> Iterator[None]:
     try:
         yield
     except httpx.TimeoutException as error:
-        raise Unreachable(
-            "The studio did not answer in time.", "工作室没有及时回答。", code="timeout"
-        ) from error
+        raise Unreachable("timeout") from error
     except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
         raise Broken() from error
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise BadInput(
-            f"This is not an address of a studio: {error}.",
-            f"这不是工作室的地址：{error}。",
-            code="bad_url",
-        ) from error
+        raise BadInput("bad_url.not_studio", error=error) from error
     except httpx.TransportError as error:
-        raise Unreachable(
-            "The studio cannot be reached. Is it running, and is the address right?",
-            "连不上工作室。它在运行吗？地址对吗？",
-        ) from error
+        raise Unreachable("unreachable") from error

@@ -39,19 +39,9 @@ class SpeechParams:
     def __post_init__(self):
         words = f"{self.text}{self.voice}{self.instructions}{self.mode}{self.language}{self.model}"
         if not words.isascii() and any(0xD800 <= ord(c) <= 0xDFFF for c in words):
-            raise BadInput(
-                "The text holds broken characters (half of a pair).",
-                "文本里有损坏的字符。",
-                param="input",
-                code="bad_text",
-            )
+            raise BadInput("bad_text.client", param="input")
         if not math.isfinite(self.speed):
-            raise BadInput(
-                "Speed must be between 0.25 and 4.0.",
-                "语速须在 0.25 到 4.0 之间。",
-                param="speed",
-                code="bad_speed",
-            )
+            raise BadInput("bad_speed", param="speed")
 
     def body(self) -> dict:
         """The JSON body of `POST /v1/audio/speech`."""
@@ -92,13 +82,9 @@ def is_framed(answer: httpx.Response) -> bool:
 def check(answer: httpx.Response) -> None:
     """Raises the named error of an answer whose status is not 2xx, without reading its body."""
     if answer.has_redirect_location:
-        raise BadInput(
-            f"The address leads elsewhere ({answer.status_code}). Is it that of a studio?",
-            f"这个地址转向了别处（{answer.status_code}）。它是工作室的地址吗？",
-            code="bad_url",
-        )
+        raise BadInput("bad_url.redirect", status=answer.status_code)
     if answer.headers.get("content-encoding", "identity") != "identity":
-        raise Broken("The answer was packed on its way.", "回答在途中被压缩了。")
+        raise Broken("broken.compressed")
 
 
 class SpeechResponse:
@@ -206,10 +192,7 @@ def clone_form(
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(
-            f"{path} cannot be read: {error.strerror or error}.",
-            f"读不了 {path}：{error.strerror or error}。",
-            code="no_file",
-            param="path",
+            "no_file.path", path=path, reason=error.strerror or error, param="path"
         ) from error
     fields = {
         "name": name,
@@ -231,11 +214,7 @@ def as_json(answer: httpx.Response) -> dict:
     try:
         return dict(answer.json())
     except (ValueError, TypeError):
-        raise Broken(
-            "The answer is not JSON. Is this the address of a studio?",
-            "回答不是 JSON。这是工作室的地址吗？",
-            code="not_json",
-        ) from None
+        raise Broken("not_json") from None
 
 
 def read_error(answer: httpx.Response) -> None:

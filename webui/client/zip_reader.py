@@ -36,7 +36,7 @@ class ZipReader:
         while not self.is_whole and len(self._raw) >= 4:
             kind = bytes(self._raw[:4])
             if kind not in HEAD:
-                raise Broken("The zip is damaged.", "压缩包已损坏。")
+                raise Broken("broken.zip")
             if len(self._raw) < HEAD[kind].size:
                 break
             told = HEAD[kind].unpack_from(self._raw)
@@ -61,17 +61,14 @@ class ZipReader:
         n_extra: int,
     ) -> tuple[str, bytes] | None:
         if method or flags & (DESCRIPTOR | 1) or packed != size or size > MAX_ENTRY:
-            raise Broken(
-                "The zip is not of the kind that this studio makes.",
-                "这不是工作室生成的那种压缩包。",
-            )
+            raise Broken("broken.zip_kind")
         head = HEAD[ENTRY].size
         start = head + n_name + n_extra
         if len(self._raw) < start + size:
             return None
         name, data = bytes(self._raw[head : head + n_name]), bytes(self._raw[start : start + size])
         if zlib.crc32(data) != crc:
-            raise Broken("The zip is damaged.", "压缩包已损坏。")
+            raise Broken("broken.zip")
         del self._raw[: start + size]
         self._n += 1
         return name.decode("utf-8", "replace"), data
@@ -89,7 +86,7 @@ class ZipReader:
             self._n_listed += 1
             return True
         if not self._n == self._n_listed == told[4]:
-            raise Broken("The zip is damaged.", "压缩包已损坏。")
+            raise Broken("broken.zip")
         self.is_whole = True
         return True
 

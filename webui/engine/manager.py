@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from ..errors import KaikouError, NotReady
+from ..messages import Message
 from ..types import Health
 from .base import Engine
 
@@ -164,16 +165,7 @@ class EngineManager:
             Exception
         ) as error:  # a bug, the engine's or ours, must not leave the page waiting for ever
             log.exception("engine failed to start")
-            self._fail(
-                engine,
-                make,
-                NotReady(
-                    f"The engine could not start: {error}.",
-                    f"引擎无法启动：{error}。",
-                    code="broken",
-                ),
-                steps_in,
-            )
+            self._fail(engine, make, NotReady("broken.start", error=error), steps_in)
         else:
             self._take_over(engine, make, steps_in)
 
@@ -210,7 +202,7 @@ class EngineManager:
         elif (
             hasattr(engine, "on_broken") and (told := engine.health()).state == "broken"
         ):  # between its start and now
-            self._broke(engine, NotReady(told.reason, told.reason_zh, code="broken"))
+            self._broke(engine, NotReady(Message(told.reason, told.reason_zh), code="broken"))
 
     def _broke(self, engine: Engine, error: KaikouError) -> None:
         with self._lock:
@@ -232,18 +224,9 @@ class EngineManager:
         """
         with self._lock:
             if self._seat is None or self._closed:
-                raise self.failure() or NotReady(
-                    "The engine is still starting. Please wait a moment.",
-                    "引擎还在启动，请稍候。",
-                    retry_after_s=2,
-                )
+                raise self.failure() or NotReady("notready.starting_wait", retry_after_s=2)
             if self._seat.is_lost:
-                raise NotReady(
-                    "The voice engine has failed, and another one is stepping in. Try again in a"
-                    " moment.",
-                    "语音引擎出了故障，正在换用内置音色，请稍后再试。",
-                    retry_after_s=2,
-                )
+                raise NotReady("notready.replacing", retry_after_s=2)
             self._seat.leases += 1
             return Lease(self._seat)
 
@@ -294,11 +277,7 @@ class EngineManager:
         if missing is not None and missing.name == name:
             return missing.error.copy()
         if coming is not None and name_of(coming) == name:
-            return NotReady(
-                f"{name} is being loaded. Try again in a moment.",
-                f"{name} 正在载入，请稍后再试。",
-                retry_after_s=5,
-            )
+            return NotReady("notready.loading", name=name, retry_after_s=5)
         return None
 
     def close(self) -> None:

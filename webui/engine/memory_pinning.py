@@ -78,29 +78,20 @@ class MemoryLock:
 
     def _take(self, torch: ModuleType, needed: int, headroom: int) -> object:
         if not torch.cuda.is_available():
-            raise NotReady(
-                "There is no GPU that torch can use here. Lock the weights in RAM instead (--device"
-                " cpu).",
-                "这里没有 torch 能用的 GPU。可改为把权重锁在内存里（--device cpu）。",
-                code="no_device",
-            )
+            raise NotReady("no_device.no_gpu")
         free, total = torch.cuda.mem_get_info()
         if needed + headroom > free:
             raise NotReady(
-                f"{_gb(needed)} and {_gb(headroom)} of headroom are wanted on the GPU, {_gb(free)}"
-                f" of {_gb(total)} are free. End other programs on it, or ask for less.",
-                f"显卡上需要 {_gb(needed)}，另留 {_gb(headroom)}；共 {_gb(total)}，空闲"
-                f" {_gb(free)}。请结束占用显卡的程序，或减少要锁的量。",
-                code="no_memory",
+                "no_memory.gpu",
+                needed=_gb(needed),
+                headroom=_gb(headroom),
+                free=_gb(free),
+                total=_gb(total),
             )
         try:
             return torch.empty(needed, dtype=torch.uint8, device="cuda")
         except torch.OutOfMemoryError as error:
-            raise NotReady(
-                "Another program took the GPU's memory a moment ago. Try again.",
-                "显存刚刚被别的程序占用，请再试一次。",
-                code="no_memory",
-            ) from error
+            raise NotReady("no_memory.gpu_taken") from error
 
     def exclusive(self, gpu: str = "0", call: Call = subprocess.run) -> None:
         """No second process on this GPU until `release`.
@@ -131,11 +122,10 @@ class MemoryLock:
         needed = sum(path.stat().st_size for path in paths)
         if available and needed + headroom > available:
             raise NotReady(
-                f"{_gb(needed)} of weights and {_gb(headroom)} of headroom do not fit into"
-                f" {_gb(available)} of free RAM. Close other programs, or use bf16 weights.",
-                f"权重 {_gb(needed)} 加上余量 {_gb(headroom)}，空闲内存只有 {_gb(available)}。"
-                "请关闭其他程序，或改用 bf16 权重。",
-                code="no_memory",
+                "no_memory.ram",
+                needed=_gb(needed),
+                headroom=_gb(headroom),
+                available=_gb(available),
             )
         before = _raise_limit()
         pinned: list[_Pinned] = []
@@ -223,14 +213,7 @@ def _raise_limit() -> tuple[int, int]:
 
 def _no_right(needed: int, allowed: int, error: OSError) -> NotReady:
     limit = "no limit" if allowed == resource.RLIM_INFINITY else _gb(allowed)
-    return NotReady(
-        f"{_gb(needed)} could not be pinned in RAM (errno {error.errno}): this user may pin"
-        f" {limit}. Run `ulimit -l unlimited` as an administrator first, or set"
-        " LimitMEMLOCK=infinity for the service.",
-        f"没能把 {_gb(needed)} 锁在内存里（errno {error.errno}）：当前用户的上限是 {limit}。"
-        "请先以管理员身份运行 `ulimit -l unlimited`，或为服务设置 LimitMEMLOCK=infinity。",
-        code="no_right",
-    )
+    return NotReady("no_right.pin_memory", needed=_gb(needed), errno=error.errno, limit=limit)
 
 
 def _smi(call: Call, *arguments: str) -> str:
@@ -244,12 +227,7 @@ def _smi(call: Call, *arguments: str) -> str:
 
 
 def _no_smi(why: str) -> NotReady:
-    return NotReady(
-        f"The GPU's compute mode cannot be changed: nvidia-smi said: {why}. It needs the NVIDIA"
-        " driver's tools and an administrator's rights.",
-        f"无法更改显卡的计算模式：nvidia-smi 返回：{why}。需要 NVIDIA 驱动自带的工具和管理员权限。",
-        code="no_right",
-    )
+    return NotReady("no_right.compute_mode", why=why)
 
 
 def _gb(count: int) -> str:

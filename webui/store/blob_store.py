@@ -36,9 +36,7 @@ class BlobStore:
 
     def path(self, key: str) -> Path:
         if not KEY.fullmatch(key):
-            raise NotFound(
-                "There is no sound under this number.", "这个编号没有声音。", code="no_sound"
-            )
+            raise NotFound("no_sound.number")
         return self.root / key[:2] / f"{key}.wav"
 
     def has(self, key: str) -> bool:

@@ -16,9 +16,7 @@ from .folder_store import Folder, record
 
 
 def consent_gone() -> NotFound:
-    return NotFound(
-        "There is no such consent here.", "没有这份授权录音。", code="consent_gone", param="consent"
-    )
+    return NotFound("consent_gone", param="consent")
 
 
 class ConsentStore:

@@ -47,7 +47,7 @@ class Folder:
 
     def path(self, entry: str, name: str = "") -> Path:
         if not ID.fullmatch(entry):
-            raise NotFound("There is nothing under this id.", "找不到这个编号。")
+            raise NotFound("not_found.id")
         return self.root / entry / name if name else self.root / entry
 
     def ids(self) -> Iterator[str]:
@@ -81,7 +81,7 @@ class Folder:
         try:
             return self.path(entry, name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound("There is nothing under this id.", "找不到这个编号。") from None
+            raise NotFound("not_found.id") from None
 
     def has(self, entry: str, name: str) -> bool:
         return self.path(entry, name).is_file()
@@ -116,13 +116,5 @@ class Folder:
 
 def _named(error: OSError) -> Exception:
     if isinstance(error, FileNotFoundError):
-        return NotFound("There is nothing under this id.", "找不到这个编号。")
-    return (
-        StorageFull()
-        if error.errno in FULL
-        else StorageFull(
-            "The data folder cannot be written. Check its rights.",
-            "数据目录写不进去，请检查权限。",
-            code="storage_denied",
-        )
-    )
+        return NotFound("not_found.id")
+    return StorageFull() if error.errno in FULL else StorageFull("storage_denied.data_folder")

@@ -559,13 +559,7 @@ def _check_open(db: Connection, account: str, n_lines: int) -> None:
     )
     open_jobs, open_lines = db.execute(ask, (account,)).fetchone()
     if open_jobs >= MAX_OPEN_JOBS or open_lines + n_lines > MAX_OPEN_LINES:
-        raise Busy(
-            f"{open_jobs} batches with {open_lines:,} lines are still to be made. Wait for them, or"
-            " cancel some.",
-            f"还有 {open_jobs} 批共 {open_lines:,} 行没有做完。请等它们完成，或取消几批。",
-            code="too_many_jobs",
-            retry_after_s=60,
-        )
+        raise Busy("too_many_jobs", open_jobs=open_jobs, open_lines=open_lines, retry_after_s=60)
 
 
 def _check_open_again(db: Connection, job_id: str, state: str) -> None:
@@ -596,6 +590,4 @@ def _job(row: Row, counts: Iterable[Row]) -> BatchJob:
 
 
 def job_gone() -> NotFound:
-    return NotFound(
-        "There is no such job, or it was deleted.", "没有这个任务，或者已经删除。", code="job_gone"
-    )
+    return NotFound("job_gone")

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..errors import BadInput, Busy, StorageFull
+from ..messages import message
 from .model_hub import (
     PLAUSIBLE,
     FileAbsent,
@@ -172,12 +173,7 @@ def _hex(value: str | None) -> str | None:
 
 
 def _bad(where: str, what: str) -> BadInput:
-    return BadInput(
-        f"The model manifest is wrong at {where}: {what[:120]}.",
-        f"模型清单的 {where} 有误：{what[:120]}。",
-        code="bad_manifest",
-        param="manifest",
-    )
+    return BadInput("bad_manifest", where=where, what=what[:120], param="manifest")
 
 
 def source_at(name: str) -> Source:
@@ -186,12 +182,7 @@ def source_at(name: str) -> Source:
         return SOURCES[name]
     host = urlsplit(name).hostname
     if not name.startswith(("http://", "https://")) or not host:
-        raise BadInput(
-            f"There is no source “{name[:60]}”. Use {', '.join(SOURCES)}, or an http(s) address.",
-            f"没有下载源「{name[:60]}」，可用：{'、'.join(SOURCES)}，或 http(s) 地址。",
-            code="bad_source",
-            param="source",
-        )
+        raise BadInput("bad_source.or_address", name=name[:60], sources=SOURCES, param="source")
     return Source(name, (host, GITHUB_FILES) if host == GITHUB else (host,))
 
 
@@ -222,10 +213,7 @@ class ModelFetcher:
         repository = self.model.repositories.get(self.source, "")
         if self.source in SOURCES and not repository:
             raise BadInput(
-                f"{self.model.name} is not on {self.source}.",
-                f"{self.source} 上没有 {self.model.name}。",
-                code="bad_source",
-                param="source",
+                "bad_source.model", name=self.model.name, source=self.source, param="source"
             )
         return repository
 
@@ -287,7 +275,7 @@ class ModelFetcher:
             came = record.get(spec.path, {}).get("sha256")
             wanted = spec.sha256 if spec.exact else came
             if not fault and wanted and sha256_of(self.root / spec.path, cancelled) != wanted:
-                fault = ("its checksum differs: fetch it again", "校验和不符，请重新下载")
+                fault = message("file.fetched_checksum")
             if fault:
                 faults.append((spec.path, *fault))
         return faults
@@ -329,17 +317,14 @@ class ModelFetcher:
             with path.open("rb") as f:
                 is_pointer = f.read(len(LFS)) == LFS
         except FileNotFoundError:
-            return ("missing", "缺少")
+            return message("file.fetched_missing")
         except OSError as error:
-            return (f"cannot be read ({error.strerror})", f"读不了（{error.strerror}）")
+            return message("file.fetched_not_readable", reason=error.strerror)
         if is_pointer:
-            return ("a Git-LFS pointer, not the file", "是 Git-LFS 指针，不是文件本身")
+            return message("file.fetched_lfs_pointer")
         came = self._record().get(spec.path, {}).get("size")
         if not spec.fits(size) or (came is not None and came != size):
-            return (
-                f"{size:,} bytes instead of {came or spec.size:,}",
-                f"{size:,} 字节，应为 {came or spec.size:,}",
-            )
+            return message("file.fetched_size", size=size, expected=came or spec.size)
         return None
 
     def _part_bytes(self, spec: FileSpec) -> int:
@@ -357,13 +342,7 @@ class ModelFetcher:
         free = self._free(self.root)
         if plan.missing and plan.bytes + ROOM_BYTES > free:
             gb = (plan.bytes + ROOM_BYTES) / 1e9, free / 1e9
-            raise StorageFull(
-                f"{self.model.name} needs {gb[0]:.1f} GB more on this disk, {gb[1]:.1f} GB are"
-                " free. Make room, or choose another place with --dir.",
-                f"{self.model.name} 还需要 {gb[0]:.1f} GB 磁盘空间，现在只有 {gb[1]:.1f} GB。"
-                "请清理空间，或用 --dir 换一个位置。",
-                code="no_disk",
-            )
+            raise StorageFull("no_disk", name=self.model.name, needed_gb=gb[0], free_gb=gb[1])
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -380,11 +359,7 @@ class ModelFetcher:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise Busy(
-                    f"{self.model.name} is already being fetched.",
-                    f"{self.model.name} 已经在下载了。",
-                    code="fetching",
-                ) from error
+                raise Busy("fetching", name=self.model.name) from error
             yield
 
     def _record(self) -> dict[str, dict]:

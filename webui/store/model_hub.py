@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from ..errors import Cancelled, KaikouError, NotReady, StorageFull
+from ..messages import Message, message
 from .folder_store import FULL
 
 if TYPE_CHECKING:
@@ -114,26 +115,18 @@ class Transfer:
             raise _Stop(Cancelled())
 
     def misfit(self, size: int) -> NotReady:
-        about = ("", "") if self.spec.exact else ("about ", "约 ")
-        return self.fault(
-            f"the server gave {size:,} bytes, it should be {about[0]}{self.spec.size:,}",
-            f"服务器给出 {size:,} 字节，应为{about[1]}{self.spec.size:,} 字节",
+        why = message(
+            "model_fetch.size" if self.spec.exact else "model_fetch.about_size",
+            size=size,
+            expected=self.spec.size,
         )
+        return self.fault(why)
 
     def damaged(self) -> NotReady:
-        return self.fault(
-            "its checksum is not the one that the source states",
-            "校验和与下载源给出的不一致",
-            FileDamaged,
-        )
+        return self.fault(message("model_fetch.checksum"), FileDamaged)
 
-    def fault(self, en: str, zh: str, kind: type[NotReady] = NotReady) -> NotReady:
-        return kind(
-            f"{self.spec.path} could not be fetched: {en}. Try again later, or use another source.",
-            f"没能下载 {self.spec.path}：{zh}。请稍后再试，或换一个下载源。",
-            code="model_fetch",
-            param=self.spec.path,
-        )
+    def fault(self, why: Message, kind: type[NotReady] = NotReady) -> NotReady:
+        return kind("model_fetch", why=why, param=self.spec.path)
 
     def named(self, error: Exception) -> KaikouError:
         """What a library raised, as a sentence."""
@@ -143,21 +136,12 @@ class Transfer:
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
         if status in (404, 410):
-            return self.fault(
-                f"it is not there (HTTP {status})",
-                f"服务器上没有这个文件（HTTP {status}）",
-                FileAbsent,
-            )
+            return self.fault(message("model_fetch.not_there", status=status), FileAbsent)
         if status:
-            return self.fault(
-                f"the server refused (HTTP {status})", f"服务器拒绝了（HTTP {status}）"
-            )
+            return self.fault(message("model_fetch.refused", status=status))
         words = str(error).split("\n")[0][:120]
         words = words if words and words.isascii() else type(error).__name__
-        return self.fault(
-            f"the server could not be reached or broke off ({words})",
-            f"连接服务器没有成功或中断（{words}）",
-        )
+        return self.fault(message("model_fetch.unreachable", words=words))
 
 
 @dataclass(frozen=True)
@@ -177,15 +161,7 @@ class Source:
             host == known or host.endswith(f".{known}") for known in self.hosts
         ):
             where = f"{parts.scheme}://{host}"[:100]
-            raise _Stop(
-                NotReady(
-                    f"The source led to {where}, which is none of its own addresses"
-                    f" ({', '.join(self.hosts)}), and was not followed. Use another source.",
-                    f"下载源转到了 {where}，不是它自己的地址（{'、'.join(self.hosts)}），没有继续。"
-                    "请换一个下载源。",
-                    code="model_redirect",
-                )
-            )
+            raise _Stop(NotReady("model_redirect", where=where, hosts=self.hosts))
 
     def address(self, repository: str, path: str) -> str:
         return f"{self.endpoint.rstrip('/')}/{quote(path)}"
@@ -423,13 +399,5 @@ def sha256_of(path: Path, cancelled: threading.Event | None = None) -> str:
 def disk_fault(number: int, path: str) -> StorageFull:
     """What the system said (an errno) of writing to `path`, as a sentence."""
     if number in FULL:
-        return StorageFull(
-            f"The disk is full: {path} is not complete. Make room and start again; what is there is"
-            " kept.",
-            f"磁盘已满，{path} 没有下载完。请清理空间后重新开始，已下载的部分会保留。",
-        )
-    return StorageFull(
-        f"{path} cannot be written ({os.strerror(number)}). Check the rights of the model folder.",
-        f"写不进 {path}（{os.strerror(number)}）。请检查模型目录的权限。",
-        code="storage_denied",
-    )
+        return StorageFull("storage.model_file", path=path)
+    return StorageFull("storage_denied.model_folder", path=path, reason=os.strerror(number))

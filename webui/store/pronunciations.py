@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlite3 import Connection, Error, connect
 
 from ..errors import BadInput
+from ..messages import message
 from .sqlite import Database
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class PronunciationStore:
             root / "pronunciations.sqlite",
             1,
             (TABLE,),
-            name=("The pronunciation dictionary", "发音词典"),
+            name=message("dictionary"),
             code="dictionary",
             columns={"pronunciations": COLUMNS},
             rescue=_rescue,
@@ -135,12 +136,7 @@ def _insert(db: Connection, account: str, rows: Iterable[Row]) -> None:
         ]
         > MAX_ROWS
     ):
-        raise BadInput(
-            f"A dictionary holds {MAX_ROWS} entries at most.",
-            f"词典最多 {MAX_ROWS} 条。",
-            code="too_many_terms",
-            param="term",
-        )
+        raise BadInput("too_many_terms.dictionary", max_rows=MAX_ROWS, param="term")
 
 
 def _drop(db: Connection, account: str, key: str, language: str) -> bool:

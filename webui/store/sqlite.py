@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import Busy, KaikouError, StorageDamaged, StorageFull
+from ..messages import Message
 from .private_files import make_file, make_folder
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Database:
     StorageDamaged (once, when the file turns out broken: it is set aside and a new one begun),
     KaikouError (made by a newer studio).
 
-    `name`: what errors call it, (English, Chinese), and `code` what their codes begin with.
+    `name`: what errors call it, and `code` what their codes begin with.
       `columns` of tables: a file that has others is broken.
     `changes`: (version, statement), after `tables`, for a file of an earlier version than that.
       `rescue` (path of a broken file, new file): takes over what can still be read, in one
@@ -57,7 +58,7 @@ class Database:
         version: int,
         tables: Sequence[str],
         *,
-        name: tuple[str, str] = ("", ""),
+        name: Message | None = None,
         code: str = "",
         columns: Mapping[str, list[str]] | None = None,
         changes: Sequence[tuple[int, str]] = (),
@@ -71,7 +72,7 @@ class Database:
             rescue,
         )
         self._changes = changes
-        self._en, self._zh, self._code = name[0] or path.name, name[1] or f"{path.name} ", code
+        self._name, self._code = name or Message(path.name, f"{path.name} "), code
         self._locks = {False: threading.Lock(), True: threading.Lock()}
         self._opening = (
             threading.Lock()
@@ -153,8 +154,8 @@ class Database:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found > self._version:
             raise KaikouError(
-                f"{self._en} was made by a newer version of the studio.",
-                f"{self._zh}是更新版本的工作室建立的。",
+                "data_newer",
+                name=self._name,
                 code=f"{self._code or 'data'}_newer",
             )
         db.execute("PRAGMA journal_mode=WAL")
@@ -185,12 +186,7 @@ class Database:
         if code in _DAMAGED:
             return self._put_aside(problem, generation)
         if code in _BUSY:
-            return Busy(
-                "The studio's records are being changed elsewhere. Try again.",
-                "记录正在别处修改，请稍后再试。",
-                code=f"{self._code or 'records'}_busy",
-                retry_after_s=2,
-            )
+            return Busy("records_busy", code=f"{self._code or 'records'}_busy", retry_after_s=2)
         if (
             code in _FULL or code == sqlite3.SQLITE_IOERR
         ):  # a write that the disk cut short tells itself as an I/O error
@@ -198,11 +194,7 @@ class Database:
         if code in _DENIED:
             return denied()
         log.error("%s: %s", self.path.name, problem)
-        return KaikouError(
-            f"{self._en} could not be used.",
-            f"{self._zh}用不了。",
-            code=f"{self._code or 'data'}_fault",
-        )
+        return KaikouError("data_fault", name=self._name, code=f"{self._code or 'data'}_fault")
 
     def _put_aside(self, why: Exception, generation: int) -> KaikouError:
         name = (
@@ -227,16 +219,11 @@ class Database:
                 self.generation, self.set_aside = generation + 1, name
                 log.error("%s is damaged (%s): set aside as %s", self.path.name, why, name)
                 self.saved = self._bring_over(self.path.with_name(name))
-        en, zh = (
-            (f" {self.saved} entries could be kept.", f"救回 {self.saved} 条。")
-            if self._rescue
-            else ("", "")
-        )
-        return StorageDamaged(
-            f"{self._en} was damaged and set aside as {self.set_aside}.{en}",
-            f"{self._zh}已损坏，原文件已改名保存为 {self.set_aside}。{zh}",
-            code=f"{self._code}_damaged" if self._code else "",
-        )
+        code = f"{self._code}_damaged" if self._code else None
+        values = {"name": self._name, "file": self.set_aside}
+        if self._rescue is None:
+            return StorageDamaged("damaged.set_aside", code=code, **values)
+        return StorageDamaged("damaged.saved", code=code, saved=self.saved, **values)
 
     def _bring_over(self, damaged: Path) -> int:
         if self._rescue is None:
@@ -269,8 +256,4 @@ def _broken(why: str) -> sqlite3.DatabaseError:
 
 
 def denied() -> StorageFull:
-    return StorageFull(
-        "The data folder cannot be written. Check its rights.",
-        "数据目录写不进去，请检查权限。",
-        code="storage_denied",
-    )
+    return StorageFull("storage_denied.data_folder")

@@ -110,7 +110,7 @@ class TakeStore:
     def wav_path(self, take: Take) -> Path:
         path = self.folder.path(take.id, "take.wav")
         if not path.is_file():
-            raise NotFound("This take has no sound.", "这条记录没有声音。", code="take_gone")
+            raise NotFound("take_gone.no_sound")
         return path
 
     def change(self, take: Take, **what) -> Take:
@@ -225,7 +225,7 @@ def _account(owner: str) -> str:
 
 
 def take_gone() -> NotFound:
-    return NotFound("This take is gone.", "这条记录已经不在了。", code="take_gone")
+    return NotFound("take_gone.gone")
 
 
 def shared(peaks: Iterable[float]) -> tuple[float, ...]:

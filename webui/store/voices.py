@@ -14,12 +14,7 @@ from .folder_store import Folder, record
 
 
 def voice_gone() -> NotFound:
-    return NotFound(
-        "This voice was deleted. Choose another.",
-        "这个音色已被删除，请另选一个。",
-        code="voice_gone",
-        param="voice",
-    )
+    return NotFound("voice_gone.deleted", param="voice")
 
 
 class VoiceStore:

@@ -60,12 +60,7 @@ class Buckets:
             wait_s = bucket.take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise Busy(
-                f"Too many requests. Try again in {s} s.",
-                f"请求太频繁，请 {s} 秒后再试。",
-                retry_after_s=s,
-                code="rate_limited",
-            )
+            raise Busy("rate_limited.requests", retry_after_s=s)
 
     def give_back(self, key: str) -> None:
         """The last `check` of this key does not count."""
@@ -122,21 +117,12 @@ class Admission:
         with self._lock:
             if self._open.get(job.owner, 0) >= self._max_each:
                 self.refused += 1
-                raise Busy(
-                    f"You already have {self._max_each} streams open. Stop one first.",
-                    f"已有 {self._max_each} 条在合成，请先停掉一条。",
-                    retry_after_s=2,
-                    code="too_many_streams",
-                )
+                raise Busy("too_many_streams", max_each=self._max_each, retry_after_s=2)
             must_wait = bool(self._line) or self._n_taken() >= self._capacity()
             if must_wait and len(self._line) >= self._max_waiting:
                 self.refused += 1
                 s = math.ceil(max(1.0, self._pace_s * len(self._line)))
-                raise Busy(
-                    f"It is busy and the line is full. Try again in {s} s.",
-                    f"现在人多，排队已满。请 {s} 秒后再试。",
-                    retry_after_s=s,
-                )
+                raise Busy("busy.line_full", retry_after_s=s)
             self._open[job.owner] = self._open.get(job.owner, 0) + 1
             self._turns_of.setdefault(
                 job.owner, max(0, min(self._turns_of.values(), default=0) - 1)

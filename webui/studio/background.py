@@ -56,12 +56,7 @@ class Background:
         check_mode(mode, about)
         voice = self._voice_resolver.voice(owner, voice_id)
         if voice.draft:
-            raise NotAllowed(
-                "Save this clip as a voice first: only saved voices can be used in a batch.",
-                "请先把这段录音存为音色：批量只能用已保存的音色。",
-                code="draft_voice",
-                param="voice",
-            )
+            raise NotAllowed("draft_voice.batch", param="voice")
         request, notes = self._normaliser.normalise(
             owner,
             build_request(about, text_in, voice, language, speed, seed, BACKGROUND, model),

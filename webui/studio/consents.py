@@ -49,12 +49,7 @@ class Consents:
         """
         name = _name(name)
         if len(language) > 35 or not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", language):
-            raise BadInput(
-                "The language must be a tag such as zh or en-US.",
-                "语言须是 zh、en-US 这样的标签。",
-                code="bad_language",
-                param="language",
-            )
+            raise BadInput("bad_language.tag", param="language")
         consent = Consent(new_id("consent"), name, language, time.time(), account_of(owner))
         with self._intake.admit(owner, len(data)):
             self._store.add(consent, wav(audio.decode(data)))
@@ -88,12 +83,7 @@ class Consents:
                 v for v in self._voices.list(account_of(owner)) if v.consent.startswith(consent.id)
             ]
             if using:
-                raise Conflict(
-                    f"{len(using)} voice(s) were made under this consent. Delete them first.",
-                    f"还有 {len(using)} 个音色用着这份授权，请先删除它们。",
-                    code="consent_in_use",
-                    param="consent_id",
-                )
+                raise Conflict("consent_in_use", n=len(using), param="consent_id")
             self._store.delete(consent)
 
     def sweep(self) -> None:
@@ -139,10 +129,5 @@ class Consents:
 def _name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > MAX_NAME:
-        raise BadInput(
-            f"Give the consent a name of up to {MAX_NAME} characters.",
-            f"请给授权录音起个名字，最多 {MAX_NAME} 字。",
-            code="bad_name",
-            param="name",
-        )
+        raise BadInput("bad_name.consent", max_name=MAX_NAME, param="name")
     return name

@@ -20,19 +20,9 @@ def source_of(
     """
     param = "source_audio" if recording else "source"
     if not (recording or source):
-        raise BadInput(
-            "Say what to convert: send the recording along as source_audio.",
-            "请给出要变声的录音：随请求传 source_audio。",
-            code="no_source",
-            param="source_audio",
-        )
+        raise BadInput("no_source", param="source_audio")
     if recording and not consent:
-        raise NotAllowed(
-            "Say that the speaker agreed: send consent: true along with the recording.",
-            "请确认说话人已同意：带录音的请求须同时传 consent: true。",
-            code="consent",
-            param="consent",
-        )
+        raise NotAllowed("consent.speaker", param="consent")
     clip = (
         _heard(drafts, owner, recording)
         if recording
@@ -41,16 +31,11 @@ def source_of(
     seconds = clip.duration_s
     if seconds > MAX_SOURCE_S:
         raise TooLarge(
-            f"The clip is {seconds:.0f} s long; {MAX_SOURCE_S:.0f} s at most for conversion.",
-            f"这段音频长 {seconds:.0f} 秒，变声最多 {MAX_SOURCE_S:.0f} 秒。",
-            param=param,
+            "too_large.conversion", seconds=seconds, max_source_s=MAX_SOURCE_S, param=param
         )
     if seconds < MIN_SOURCE_S:
         raise BadInput(
-            f"The clip is {seconds:.1f} s long; conversion needs {MIN_SOURCE_S:.0f} s at least.",
-            f"这段音频只有 {seconds:.1f} 秒，变声至少需要 {MIN_SOURCE_S:.0f} 秒。",
-            code="too_short",
-            param=param,
+            "too_short.conversion", seconds=seconds, min_source_s=MIN_SOURCE_S, param=param
         )
     return clip
 

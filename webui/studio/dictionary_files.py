@@ -35,9 +35,7 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
     A first line of column names is passed over. Raises BadInput, TooLarge.
     """
     if len(data) > MAX_FILE:
-        raise TooLarge(
-            "The dictionary file is over 1 MB.", "词典文件超过 1 MB。", code="too_large_file"
-        )
+        raise TooLarge("too_large_file")
     found: list[text.Pronunciation] = []
     try:
         for number, line in enumerate(_lines(_decoded(data), kind), 1):
@@ -47,20 +45,12 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
             ):
                 continue
             if number > MAX_LINES:
-                raise BadInput(
-                    f"The file has over {MAX_LINES} lines.",
-                    f"文件超过 {MAX_LINES} 行。",
-                    code="too_many_terms",
-                )
+                raise BadInput("too_many_terms.file", max_lines=MAX_LINES)
             found.append(_entry(number, cells))
     except csv.Error as error:
-        raise BadInput(
-            f"The file is not valid CSV: {error}.",
-            f"文件不是有效的 CSV：{error}。",
-            code="bad_file",
-        ) from error
+        raise BadInput("bad_file.csv", error=error) from error
     if not found:
-        raise BadInput("There is no entry in the file.", "文件里没有词条。", code="bad_file")
+        raise BadInput("bad_file.no_entry")
     return found
 
 
@@ -99,11 +89,7 @@ def _as(data: bytes, name: str) -> str:
     try:
         return data.decode(name)
     except UnicodeDecodeError as error:
-        raise BadInput(
-            "The file is not text in UTF-8, UTF-16 or GB18030.",
-            "文件不是 UTF-8、UTF-16 或 GB18030 编码的文本。",
-            code="bad_file",
-        ) from error
+        raise BadInput("bad_file.encoding") from error
 
 
 def _lines(content: str, kind: str):
@@ -119,9 +105,4 @@ def _entry(number: int, cells: list[str]) -> text.Pronunciation:
     try:
         return text.check(cells[0], cells[1], cells[2])
     except BadInput as error:
-        raise BadInput(
-            f"Line {number}: {error.en}",
-            f"第 {number} 行：{error.zh}",
-            code=error.code,
-            param=error.param,
-        ) from error
+        raise BadInput("line", n=number, error=error, code=error.code, param=error.param) from error

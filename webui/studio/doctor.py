@@ -89,12 +89,7 @@ class Doctor:
         """
         with self._change:
             if self._running is not None and not self._running[2]:
-                raise Busy(
-                    "A model is being examined. Try again when that is over.",
-                    "正在体检另一个模型，请稍后再试。",
-                    retry_after_s=60,
-                    code="examining",
-                )
+                raise Busy("examining", retry_after_s=60)
             self._end_running()
             self._asked.append(model)
             self._wake()
@@ -128,12 +123,7 @@ class Doctor:
         """
         best = (self.report(model) or {}).get("recommended")
         if not isinstance(best, Mapping):
-            raise NotFound(
-                f"There is no recommended profile for {model.name[:60]}. Examine it first.",
-                f"{model.name[:60]} 还没有推荐配置，请先体检。",
-                code="no_profile",
-                param="model",
-            )
+            raise NotFound("no_profile.model", name=model.name[:60], param="model")
         doctor_reports.agree(model.path, self._data_dir, dict(best))
 
     def close(self) -> None:

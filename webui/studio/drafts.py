@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from .. import audio, text
 from ..audio import Clip, ClipReport
 from ..errors import BadInput, NotAllowed, NotFound
+from ..messages import message
 from ..store import VoiceStore
 from ..store.folder_store import new_id
 from ..types import MAX_TRANSCRIPT, Voice, finite
@@ -163,16 +164,12 @@ class Drafts:
         start_s, end_s = (finite(s, "window") for s in window or (old.start_s, old.end_s))
         start_s, end_s = max(0.0, float(start_s)), min(old.clip.duration_s, float(end_s))
         if not end_s - start_s >= 0.5:
-            raise BadInput(
-                "This part is too short.", "这一段太短了。", code="too_short", param="window"
-            )
+            raise BadInput("too_short.part", param="window")
         if end_s - start_s > audio.MAX_PROMPT_S:
             raise BadInput(
-                f"This part is {end_s - start_s:.1f} s long; {audio.MAX_PROMPT_S:.0f} s at most."
-                " Choose a shorter one.",
-                f"这一段长 {end_s - start_s:.1f} 秒，最多 {audio.MAX_PROMPT_S:.0f} "
-                f"秒，请选短一点。",
-                code="too_long",
+                "too_long.part",
+                seconds=end_s - start_s,
+                max_prompt_s=audio.MAX_PROMPT_S,
                 param="window",
             )
         clean = old.clean if clean is None else min(1.0, max(0.0, finite(clean, "clean")))
@@ -214,12 +211,7 @@ class Drafts:
         with self._lock:
             draft = self._drafts.get(draft_id)
             if draft is None or draft.owner != owner:
-                raise NotFound(
-                    "This clip is no longer here. Add it again.",
-                    "这段参考音频已经不在了，请重新放入。",
-                    code="voice_gone",
-                    param="voice",
-                )
+                raise NotFound("voice_gone.clip", param="voice")
             self._drafts.move_to_end(draft_id)
             return draft
 
@@ -255,19 +247,9 @@ class Drafts:
         """As a voice of its owner's account. Raises BadInput, NotAllowed, StorageFull."""
         name = " ".join(name.split())
         if not name or len(name) > 60:
-            raise BadInput(
-                "Give the voice a name of up to 60 characters.",
-                "请给音色起个名字，最多 60 字。",
-                code="bad_name",
-                param="name",
-            )
+            raise BadInput("bad_name.voice", param="name")
         if not consent:
-            raise NotAllowed(
-                "Tick the consent box before saving or speaking.",
-                "先勾选同意，才能保存或合成。",
-                code="consent",
-                param="consent",
-            )
+            raise NotAllowed("consent.checkbox", param="consent")
         sound = self.sound(draft)
         voice = replace(
             self._voice(draft),
@@ -449,28 +431,8 @@ def left_out(report: ClipReport) -> tuple[str, str]:
     used = report.used
     part = f"{used.start_s:.1f}–{used.end_s:.1f}"
     if report.speaker_changes_s:
-        return (
-            (
-                f"More than one speaker was heard, and only {part} s of the clip are used: the"
-                " transcript was left out, and the voice speaks as a cross-lingual clone. Send a"
-                " clip of one speaker with exactly its words."
-            ),
-            (
-                f"听到不止一个人说话，只使用其中 {part} 秒：未使用参考文本，按跨语种复刻合成。"
-                "请改用只有一个人说话的音频，并附上一字不差的文本。"
-            ),
-        )
-    return (
-        (
-            f"The clip is {report.duration_s:.1f} s long and only {part} s of it are used: the"
-            " transcript was left out, and the voice speaks as a cross-lingual clone. Send a clip"
-            " of up to 30 s with exactly its words."
-        ),
-        (
-            f"参考音频长 {report.duration_s:.1f} 秒，只使用其中 {part} 秒：未使用参考文本，"
-            "按跨语种复刻合成。请改用不超过 30 秒的音频，并附上一字不差的文本。"
-        ),
-    )
+        return message("note.several_speakers", part=part)
+    return message("note.long_clip", seconds=report.duration_s, part=part)
 
 
 def told_language(transcript: str) -> str:

@@ -33,12 +33,7 @@ class Intake:
         self._rate.check(owner)
         with self._lock:
             if self._waiting_bytes and self._waiting_bytes + n_bytes > MAX_WAITING_BYTES:
-                raise Busy(
-                    "Many recordings came in at once. Try again in 5 s.",
-                    "同时上传的录音太多，请 5 秒后再试。",
-                    code="too_many_uploads",
-                    retry_after_s=5,
-                )
+                raise Busy("too_many_uploads", retry_after_s=5)
             self._waiting_bytes += n_bytes
         try:
             self._slots.acquire()

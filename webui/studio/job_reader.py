@@ -79,11 +79,7 @@ class Pacing:
         if self.error is not None:
             raise self.error
         if self.is_held_back and self._patience_left_s() <= 0:
-            raise BadInput(
-                "Nobody listened any more, so this was ended. Generate it again.",
-                "太久没有继续收听，已停止。请重新生成。",
-                code="idle",
-            )
+            raise BadInput("idle.listener_left")
 
     def limit(self, job: SpeechJob) -> int:
         """How many of the job's samples may be sent by now."""

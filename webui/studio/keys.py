@@ -90,12 +90,7 @@ class Keys:
             wait_s = bucket.take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise Busy(
-                f"This key may ask {key.per_minute} times a minute. Try again in {s} s.",
-                f"这个密钥每分钟最多 {key.per_minute} 次请求，请 {s} 秒后再试。",
-                retry_after_s=s,
-                code="rate_limited",
-            )
+            raise Busy("rate_limited.key", per_minute=key.per_minute, retry_after_s=s)
 
     def look(self) -> None:
         """A key that another process made or revoked counts at once.
@@ -129,36 +124,17 @@ class Keys:
         """The key itself is returned here and never again. Raises BadInput, StorageFull."""
         name, scopes = " ".join(name.split()), tuple(s for s in SCOPES if s in set(scopes))
         if not name or len(name) > MAX_NAME:
-            raise BadInput(
-                f"Give the key a name of up to {MAX_NAME} characters.",
-                f"请给密钥起个名字，最多 {MAX_NAME} 字。",
-                code="bad_name",
-                param="name",
-            )
+            raise BadInput("bad_name.key", max_name=MAX_NAME, param="name")
         if not scopes:
-            raise BadInput(
-                f"Choose what the key may do: {', '.join(SCOPES)}.",
-                f"请选择密钥的权限：{'、'.join(SCOPES)}。",
-                code="bad_scope",
-                param="scopes",
-            )
+            raise BadInput("bad_scope", scopes=SCOPES, param="scopes")
         if not 1 <= per_minute <= MAX_PER_MINUTE:
-            raise BadInput(
-                f"The rate must be between 1 and {MAX_PER_MINUTE:,} requests a minute.",
-                f"速率须在每分钟 1 到 {MAX_PER_MINUTE:,} 次之间。",
-                code="bad_rate",
-                param="per_minute",
-            )
+            raise BadInput("bad_rate", max_per_minute=MAX_PER_MINUTE, param="per_minute")
         account = account_of(owner)
         secret = "kk_" + secrets.token_urlsafe(32)
         mark = key_fingerprint(secret)
         key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())
         if not self._store.add_key(key, MAX_LIVE):
-            raise BadInput(
-                f"There are {MAX_LIVE} keys already. Revoke some first.",
-                f"已有 {MAX_LIVE} 个密钥，请先撤销一些。",
-                code="too_many_keys",
-            )
+            raise BadInput("too_many_keys", max_live=MAX_LIVE)
         return key, secret
 
     def list(self, owner: str) -> list[Key]:
@@ -172,7 +148,7 @@ class Keys:
         """
         key = next((k for k in self.list(owner) if k.id == key_id), None)
         if key is None:
-            raise NotFound("There is no such key.", "没有这个密钥。", code="key_gone")
+            raise NotFound("key_gone")
         self._store.revoke_key(key.id, self._clock())
         with self._lock:
             self._buckets.pop(key.id, None)

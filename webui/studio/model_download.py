@@ -43,10 +43,7 @@ class ModelDownload:
             source not in SOURCES
         ):  # an address is for the script: nobody shall have the studio ask one
             raise BadInput(
-                f"There is no source “{source[:60]}”. Use {' or '.join(SOURCES)}.",
-                f"没有下载源「{source[:60]}」，可用：{'、'.join(SOURCES)}。",
-                code="bad_source",
-                param="source",
+                "bad_source.unknown", source=source[:60], sources=SOURCES, param="source"
             )
         with self._lock:
             if self._state in ("downloading", "present") and source == self._source:

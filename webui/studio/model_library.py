@@ -140,12 +140,7 @@ class ModelLibrary:
         """Raises NotFound."""
         offer = self._offers.get(name)
         if offer is None:
-            raise NotFound(
-                f"There is no model “{name[:60]}” to fetch here.",
-                f"这里没有可下载的模型「{name[:60]}」。",
-                code="no_model",
-                param="model",
-            )
+            raise NotFound("no_model.to_fetch", name=name[:60], param="model")
         with self._lock:
             if name not in self._downloads:
                 self._downloads[name] = ModelDownload(offer.fetcher, lambda: self._came(name))
@@ -159,24 +154,14 @@ class ModelLibrary:
         """
         make = self.maker(self._of_this_disk(name))
         if self._engine_manager.made_by() is not make and not self._engine_manager.replace(make):
-            raise Busy(
-                "Another model is being loaded. Try again when it speaks.",
-                "另一个模型正在载入，等它就绪后再切换。",
-                retry_after_s=10,
-                code="loading",
-            )
+            raise Busy("loading.model", retry_after_s=10)
         self._chosen(name)
 
     def _of_this_disk(self, name: str) -> Installed:
         """Raises NotFound."""
         model = next((m for m in self.installed() if m.name == name), None)
         if model is None:
-            raise NotFound(
-                f"There is no model “{name[:60]}” on this disk.",
-                f"本机没有模型「{name[:60]}」。",
-                code="model_not_found",
-                param="model",
-            )
+            raise NotFound("model_not_found.on_disk", name=name[:60], param="model")
         return model
 
     # ---- the doctor ------------------------------------------------------------------------------
@@ -191,12 +176,7 @@ class ModelLibrary:
         model = self._of_this_disk(name)
         found = self._doctor.report(model) if self._doctor is not None else None
         if found is None:
-            raise NotFound(
-                f"{name[:60]} has not been examined yet.",
-                f"{name[:60]} 还没有体检过。",
-                code="no_report",
-                param="model",
-            )
+            raise NotFound("no_report", name=name[:60], param="model")
         return found
 
     def agree(self, name: str) -> None:
@@ -210,12 +190,7 @@ class ModelLibrary:
         self._doctor.agree(model)
         make = self.maker(model)
         if self._engine_manager.made_by() is make and not self._engine_manager.replace(make):
-            raise Busy(
-                "Another model is being loaded. The profile is used at the next start.",
-                "另一个模型正在载入；推荐配置将在下次启动时生效。",
-                retry_after_s=10,
-                code="loading",
-            )
+            raise Busy("loading.profile", retry_after_s=10)
 
     def took_over(self) -> None:
         """An engine is ready: its model is examined by itself, once."""

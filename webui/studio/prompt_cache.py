@@ -71,7 +71,7 @@ class PromptCache:
         with self._lock:
             prompt = self._kept.get(made)
             if prompt is None and self._is_closed:
-                raise NotReady("The studio is shutting down.", "工作室正在关闭。")
+                raise NotReady("notready.shutting_down")
             users = self._users.setdefault(made, {})
             is_new = voice.id not in users
             users[voice.id] = voice, clip

@@ -10,6 +10,7 @@ from collections import OrderedDict
 
 from .. import text
 from ..errors import BadInput, KaikouError, NotFound, StorageDamaged
+from ..messages import message
 from ..store import PronunciationStore
 from ..store.pronunciations import MAX_ROWS
 from . import dictionary_files
@@ -63,9 +64,7 @@ class Pronunciations:
                 )  # from the file that was begun in its place
         except KaikouError as error:
             log.warning("spoken without the pronunciation dictionary: %s", error)
-            return text.NO_READINGS, [
-                (f"{error.en} The text is spoken as it is written.", f"{error.zh}本次按原文朗读。")
-            ]
+            return text.NO_READINGS, [message("note.dictionary_unused", error=error)]
 
     def _warning(self, owner: str) -> list[tuple[str, str]]:
         """Until the account has looked: the file may have been damaged while nobody of it was
@@ -84,15 +83,13 @@ class Pronunciations:
         name, saved = self._store.set_aside, self._store.saved
         if not name:
             return None
+        sentence = message("note.dictionary_damaged", file=name, saved=saved)
         return {
             "code": "dictionary_damaged",
             "file": name,
             "saved": saved,
-            "message": (
-                f"The pronunciation dictionary was damaged and set aside as {name}; {saved} entries"
-                " could be kept."
-            ),
-            "message_zh": f"发音词典已损坏，原文件已改名保存为 {name}，救回 {saved} 条。",
+            "message": sentence.en,
+            "message_zh": sentence.zh,
         }
 
     def list(self, owner: str) -> list[text.Pronunciation]:
@@ -127,12 +124,7 @@ class Pronunciations:
         if not self._store.delete(
             account_of(owner), text.find_key(term), text.check_language(language)
         ):
-            raise NotFound(
-                "This term is not in the dictionary.",
-                "词典里没有这个词。",
-                code="term_gone",
-                param="term",
-            )
+            raise NotFound("term_gone", param="term")
 
     def clear(self, owner: str) -> int:
         return self._store.clear(account_of(owner))
@@ -165,9 +157,5 @@ def _row(entry: text.Pronunciation) -> tuple[str, str, str, str]:
 
 def _known(kind: str) -> str:
     if kind not in dictionary_files.KINDS:
-        raise BadInput(
-            "The dictionary can be a file of the kind tsv or csv.",
-            "词典文件须是 tsv 或 csv。",
-            code="bad_format",
-        )
+        raise BadInput("bad_format.dictionary_file")
     return kind

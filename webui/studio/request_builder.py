@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from .. import text
 from ..errors import BadInput
+from ..messages import message
 from ..store.folder_store import new_id
 from ..types import LANGUAGES, VOICE_ENGINES, Abilities, SpeechRequest, Voice, model_of
 
@@ -34,44 +35,17 @@ OPENAI_VOICES = {
 }
 BACKGROUND = 10  # priority of work that nobody listens to
 PRESET = "preset-"  # what ids of an engine's own voices begin with
-LEFT_OUT = (
-    "This model follows no instructions: yours was left out.",
-    "这个模型不接受风格指令，已忽略。",
-)
-NO_TRANSCRIPT = (
-    "No transcript of the clip: it was spoken as a cross-lingual clone, by the clip's sound alone.",
-    "没有参考文本：本次按跨语种复刻合成，只参考声音。",
-)
-SHORT_TEXT = (
-    (
-        "The text is shorter than half of the clip's transcript: it was spoken without the"
-        " transcript, as a cross-lingual clone."
-    ),
-    "文本不到参考文本的一半长：本次未使用参考文本，按跨语种复刻合成。",
-)
+LEFT_OUT = message("note.no_instructions")
+NO_TRANSCRIPT = message("note.no_transcript")
+SHORT_TEXT = message("note.short_text")
 
 
-SHORT_ARRIVED = (
-    (
-        "The text came while it was spoken, and was over before half of the clip's transcript,"
-        " which nobody could know: it was spoken with the transcript. Send a short text in one"
-        " piece."
-    ),
-    (
-        "文本是边写边读的，最后不到参考文本的一半长；开始时无从得知，因此仍用了参考文本。"
-        "短文本请一次发完。"
-    ),
-)
+SHORT_ARRIVED = message("note.short_text_arrived")
 
 
 def check_mode(mode: str, about: Abilities) -> None:
     if mode not in ("auto", *about.modes):
-        raise BadInput(
-            f"The engine {about.name} cannot do the mode {mode}.",
-            f"引擎 {about.name} 做不到模式 {mode}。",
-            param="mode",
-            code="bad_mode",
-        )
+        raise BadInput("bad_mode.engine", name=about.name, mode=mode, param="mode")
 
 
 def known_language(language: str) -> str:
@@ -82,10 +56,7 @@ def known_language(language: str) -> str:
     tag = (language.strip() or "auto").replace("_", "-").partition("-")[0].lower()
     if tag not in ("auto", *LANGUAGES):
         raise BadInput(
-            f"Unknown language “{language[:16]}”. Use one of: auto, {', '.join(LANGUAGES)}.",
-            f"不认识的语言「{language[:16]}」，可用：auto、{'、'.join(LANGUAGES)}。",
-            param="language",
-            code="bad_language",
+            "bad_language.unknown", language=language[:16], languages=LANGUAGES, param="language"
         )
     return tag
 

@@ -67,20 +67,14 @@ class ShareLinks:
         """A link that may still be looked at. Raises NotFound, NotAllowed (taken back, expired)."""
         demo = self._store.demo(demo_id)
         if demo is None:
-            raise self._refused(
-                NotFound("This link is not valid.", "这个链接无效。", code="demo_gone")
-            )
+            raise self._refused(NotFound("demo_gone.not_valid"))
         if not demo.ended and self._clock() >= demo.expires_at:
             with suppress(StorageFull):  # it is refused all the same
                 self._store.end_demo(demo.id, "expired")
         if demo.ended == "revoked":
-            raise self._refused(
-                NotAllowed("This link was taken back.", "这个链接已被收回。", code="demo_ended")
-            )
+            raise self._refused(NotAllowed("demo_ended"))
         if demo.ended or self._clock() >= demo.expires_at:
-            raise self._refused(
-                NotAllowed("This link has expired.", "这个链接已过期。", code="demo_expired")
-            )
+            raise self._refused(NotAllowed("demo_expired"))
         return demo
 
     def of(self, owner: str) -> ShareLink:
@@ -98,14 +92,7 @@ class ShareLinks:
             wait_s = self._buckets.setdefault(demo.id, Bucket(demo.per_minute)).take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise self._refused(
-                Busy(
-                    f"Many people are trying this voice. Try again in {s} s.",
-                    f"试听的人较多，请 {s} 秒后再试。",
-                    retry_after_s=s,
-                    code="rate_limited",
-                )
-            )
+            raise self._refused(Busy("rate_limited.share_link", retry_after_s=s))
         return demo
 
     def enter(self, owner: str, text: str) -> ShareLink:
@@ -116,18 +103,11 @@ class ShareLinks:
         demo = self.check_rate(owner)
         if len(text) > demo.max_text:
             raise BadInput(
-                f"{demo.max_text} characters at most; this is {len(text)}.",
-                f"一次最多 {demo.max_text} 字，现在有 {len(text)} 字。",
-                param="input",
-                code="too_long_text",
+                "too_long_text.share_link", max_text=demo.max_text, n=len(text), param="input"
             )
         if not self._store.use_demo(demo.id, len(text)):
             self.open(demo.id)  # says so if it ended just now
-            raise self._refused(
-                NotAllowed(
-                    "This link has been used up.", "这个链接的额度已用完。", code="demo_used_up"
-                )
-            )
+            raise self._refused(NotAllowed("demo_used_up"))
         self.n_uses += 1
         return demo
 
@@ -166,19 +146,9 @@ class ShareLinks:
             ("per_minute", per_minute),
         ):
             if not 0 < value <= DEMO_LIMITS[name]:
-                raise BadInput(
-                    f"{name} must be more than 0 and at most {DEMO_LIMITS[name]:,}.",
-                    f"{name} 须大于 0，最多 {DEMO_LIMITS[name]:,}。",
-                    code="bad_field",
-                    param=name,
-                )
+                raise BadInput("bad_field.above_zero", most=DEMO_LIMITS[name], param=name)
         if voice.startswith("draft-"):
-            raise NotAllowed(
-                "Save this clip as a voice first: only saved voices can be shared.",
-                "请先把这段录音存为音色，再分享。",
-                code="draft_voice",
-                param="voice",
-            )
+            raise NotAllowed("draft_voice.share_link", param="voice")
         now = self._clock()
         demo = ShareLink(
             GUEST + secrets.token_hex(12),
@@ -194,11 +164,7 @@ class ShareLinks:
             now,
         )
         if not self._store.add_demo(demo, MAX_LIVE):
-            raise BadInput(
-                f"There are {MAX_LIVE} links already. Take some back first.",
-                f"已有 {MAX_LIVE} 个链接，请先收回一些。",
-                code="too_many_demos",
-            )
+            raise BadInput("too_many_demos", max_live=MAX_LIVE)
         return demo
 
     def list(self, owner: str) -> list[ShareLink]:
@@ -209,7 +175,7 @@ class ShareLinks:
         """Raises NotFound; another's is as unknown as none."""
         demo = self._store.demo(demo_id)
         if demo is None or demo.account != account_of(owner):
-            raise NotFound("There is no such link.", "没有这个链接。", code="demo_gone")
+            raise NotFound("demo_gone.link")
         return demo
 
     def revoke(self, owner: str, demo_id: str) -> ShareLink:
@@ -230,31 +196,13 @@ def _settings(fixed: dict) -> dict:
         "sample": "",
     } | fixed
     if told["mode"] not in ("auto", *MODES):
-        raise BadInput(
-            f"Unknown mode. Use one of: auto, {', '.join(MODES)}.",
-            f"不认识的模式，可用：auto、{'、'.join(MODES)}。",
-            code="bad_mode",
-            param="mode",
-        )
+        raise BadInput("bad_mode.share_link", modes=MODES, param="mode")
     if len(told["instruction"]) > MAX_INSTRUCTION:
         raise BadInput(
-            f"The instruction may be {MAX_INSTRUCTION} characters at most.",
-            f"风格指令最多 {MAX_INSTRUCTION} 字。",
-            code="too_long_instruction",
-            param="instructions",
+            "too_long_instruction", max_instruction=MAX_INSTRUCTION, param="instructions"
         )
     if not 0.25 <= told["speed"] <= 4.0:
-        raise BadInput(
-            "Speed must be between 0.25 and 4.0.",
-            "语速须在 0.25 到 4.0 之间。",
-            code="bad_speed",
-            param="speed",
-        )
+        raise BadInput("bad_speed", param="speed")
     if not -1 <= told["seed"] < 2**63:
-        raise BadInput(
-            "The seed must be a whole number from 0 to 9223372036854775807.",
-            "种子须是 0 到 9223372036854775807 的整数。",
-            code="bad_seed",
-            param="seed",
-        )
+        raise BadInput("bad_seed", param="seed")
     return told | {"language": known_language(told["language"])}

@@ -201,12 +201,7 @@ class Synthesis:
             owner, voice_id, mode, model, consent, reference
         )
         if mode == CONVERT:
-            raise BadInput(
-                "A text that is still being written cannot be a conversion.",
-                "边写边读不支持变声模式。",
-                param="mode",
-                code="bad_mode",
-            )
+            raise BadInput("bad_mode.streamed_text", param="mode")
         request = build_request(about, "a", voice, language, speed, max(seed, 0))
         choose_mode(about, request, replace(voice, transcript=transcript), mode, instruction)
         self._voice_resolver.warm(owner, voice)
@@ -261,23 +256,12 @@ class Synthesis:
         take = self._takes.get_visible(owner, take_id)
         request, trace = take.request, Timings()
         if take.state == "done" or request.mode == CONVERT:
-            raise Conflict(
-                "This take cannot be continued: it is whole, or a conversion. Generate it again.",
-                "这条记录不能继续：它已经完整，或是变声。请重新生成。",
-                code="take_not_continued",
-                param="continue_from",
-            )
+            raise Conflict("take_not_continued", param="continue_from")
         about = self._check_engine(take.engine, take.sample_rate, request)
         voice = self._voice_resolver.voice(owner, request.voice)
         told, notes = self._normaliser.normalise(owner, request, about, trace)
         if self._takes.with_notice(owner, told).segments != request.segments:
-            raise Conflict(
-                "Its text is read otherwise since a pronunciation or the spoken notice was changed."
-                " Generate it again.",
-                "读音或语音提示改过了，这段文本现在读法不同。请重新生成。",
-                code="take_read_otherwise",
-                param="continue_from",
-            )
+            raise Conflict("take_read_otherwise", param="continue_from")
         beginning = self._takes.beginning(take)
         job = self._go_on(owner, voice, request, beginning, take.voice_notes, trace=trace)
         job.notes = list(dict.fromkeys([*notes, *job.notes]))
@@ -291,12 +275,7 @@ class Synthesis:
             kind and kind not in about.voice_engines
         ):
             raise Conflict(
-                f"{model_of(engine, kind)} began this, and it does not speak now. Continue when it"
-                " is back, or generate the text again.",
-                f"这段由 {model_of(engine, kind)} 开始，它现在不能朗读。等它恢复后再继续，"
-                f"或重新生成。",
-                code="take_other_engine",
-                param="continue_from",
+                "take_other_engine", engine=model_of(engine, kind), param="continue_from"
             )
         return about
 

@@ -176,11 +176,7 @@ class Takes:
         if on and not take.starred:
             n, most = self._store.usage(self._scope(owner)).n_starred, self._max_each
             if n >= most:
-                raise NotAllowed(
-                    f"There are {n} favourites, the most that can be kept. Remove one first.",
-                    f"收藏已有 {n} 条，到了上限。请先取消一条。",
-                    code="too_many_favourites",
-                )
+                raise NotAllowed("too_many_favourites", n=n)
         return self._store.change(take, starred=bool(on))
 
     def note_first_sound(self, owner: str, take_id: str, first_sound_ms: float) -> Take:

@@ -55,12 +55,7 @@ class TextNormaliser:
         )
         trace.add("text", time.perf_counter() - began)
         if not segments:
-            raise BadInput(
-                "Write something to say first: the text has no letters or digits.",
-                "先写点要说的话：文本里没有可读的字。",
-                param="input",
-                code="no_text",
-            )
+            raise BadInput("no_text", param="input")
         return replace(request, segments=segments), notes
 
     def preview(self, owner: str, text_in: str, language: str, about: Abilities) -> Preview:

@@ -75,19 +75,9 @@ class TextSource:
         whole = _joined(self._half + delta)
         cut = len(whole) - (whole[-1:] >= "\ud800" and whole[-1:] <= "\udbff")
         if any("\ud800" <= c <= "\udfff" for c in whole[:cut]):
-            raise BadInput(
-                "The text holds broken characters (half of a pair). Paste it again.",
-                "文本里有损坏的字符，请重新粘贴。",
-                param="delta",
-                code="bad_text",
-            )
+            raise BadInput("bad_text.in_text", param="delta")
         if len(self.text) + len(whole) > MAX_TEXT:
-            raise BadInput(
-                f"{MAX_TEXT} characters at most in one request. End it and start another.",
-                f"一次请求最多 {MAX_TEXT} 字，请结束后另起一次。",
-                param="delta",
-                code="too_long_text",
-            )
+            raise BadInput("too_long_text.stream", max_text=MAX_TEXT, param="delta")
         self._half = whole[cut:]
         self.text += whole[:cut]
         self._add(self._clauses.push(whole[:cut]))

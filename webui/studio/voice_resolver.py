@@ -67,12 +67,7 @@ class VoiceResolver:
         if is_guest(owner):
             owner, voice_id = self._share_links.host(owner), self._share_links.of(owner).voice
         if not voice_id:
-            raise BadInput(
-                "Record a clip first, or choose a saved voice.",
-                "先录一段声音，或从音色库选一个。",
-                code="no_voice",
-                param="voice",
-            )
+            raise BadInput("no_voice.chosen", param="voice")
         if voice_id.startswith("draft-"):
             return self._drafts.voice(owner, voice_id)
         return self._voices.get(owner, OPENAI_VOICES.get(voice_id, voice_id))
@@ -102,18 +97,9 @@ class VoiceResolver:
         if (absent := self._engine_manager.absent(model)) is not None:
             return absent
         if self.model_library is not None and self.model_library.knows(model):
-            return BadInput(
-                f"{model} is installed, but another model speaks now. Change to it on the page, or"
-                " leave the model out.",
-                f"{model} 已安装，但现在由别的模型朗读。请在页面上切换，或不指定模型。",
-                code="model_idle",
-                param="model",
-            )
+            return BadInput("model_idle", model=model, param="model")
         return NotFound(
-            f"There is no model “{model[:40]}” here. Available: {', '.join(('auto', *names))}.",
-            f"这里没有模型「{model[:40]}」，可用：{'、'.join(('auto', *names))}。",
-            code="model_not_found",
-            param="model",
+            "model_not_found.here", model=model[:40], models=("auto", *names), param="model"
         )
 
     def resolve(
@@ -126,20 +112,10 @@ class VoiceResolver:
         about = self.check_model(model)
         check_mode(mode, about)
         if reference and not consent:
-            raise NotAllowed(
-                "Say that the speaker agreed: send consent: true along with the recording.",
-                "请确认说话人已同意：带录音的请求须同时传 consent: true。",
-                code="consent",
-                param="consent",
-            )
+            raise NotAllowed("consent.speaker", param="consent")
         voice = self.voice(owner, self._drafts.once(owner, reference).id if reference else voice_id)
         if voice.draft and not consent:
-            raise NotAllowed(
-                "Tick the consent box before saving or speaking.",
-                "先勾选同意，才能保存或合成。",
-                code="consent",
-                param="consent",
-            )
+            raise NotAllowed("consent.checkbox", param="consent")
         return about, voice
 
     def job(

@@ -68,12 +68,7 @@ class Voices:
         such consent), Busy, StorageFull.
         """
         if not consent.strip():
-            raise NotAllowed(
-                "Say who agreed to this voice being used, in the field consent.",
-                "请在 consent 里写明谁同意使用这个声音。",
-                code="consent",
-                param="consent",
-            )
+            raise NotAllowed("consent.who_agreed", param="consent")
         language = _tag(language) if language else ""  # before anything is saved
         self._consents.words(owner, consent)
         with self._drafts.hearing(owner, data) as draft:
@@ -103,12 +98,7 @@ class Voices:
         if name is not None:
             name = " ".join(name.split())
             if not name or len(name) > 60:
-                raise BadInput(
-                    "Give the voice a name of up to 60 characters.",
-                    "请给音色起个名字，最多 60 字。",
-                    code="bad_name",
-                    param="name",
-                )
+                raise BadInput("bad_name.voice", param="name")
             what["name"] = name
         if transcript is not None:
             what["transcript"] = transcript.strip()[:MAX_TRANSCRIPT]
@@ -138,12 +128,7 @@ class Voices:
         Presets of an engine have none.
         """
         if voice_id in self._presets:
-            raise NotFound(
-                "This voice comes with the model and has no recording.",
-                "这个音色随模型提供，没有录音。",
-                code="no_sample",
-                param="voice",
-            )
+            raise NotFound("no_sample", param="voice")
         return self._store.reference(self.get(owner, voice_id))
 
     def natural_sample(self, owner: str, voice_id: str) -> bytes | None:
@@ -158,22 +143,12 @@ class Voices:
     def _mine(self, owner: str, voice_id: str) -> Voice:
         voice = self.get(owner, voice_id)
         if voice.starter:
-            raise NotAllowed(
-                "The voices that come with the studio cannot be changed.",
-                "随附的音色不能修改。",
-                code="starter",
-                param="voice",
-            )
+            raise NotAllowed("starter", param="voice")
         return voice
 
 
 def _tag(language: str) -> str:
     """The primary tag. Raises BadInput."""
     if not language.replace("-", "").isalnum() or len(language) > 16:
-        raise BadInput(
-            "The language must be a tag such as zh or en-US.",
-            "语言须是 zh、en-US 这样的标签。",
-            code="bad_language",
-            param="language",
-        )
+        raise BadInput("bad_language.tag", param="language")
     return language.partition("-")[0].lower()

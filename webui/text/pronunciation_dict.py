@@ -112,53 +112,23 @@ def check(term: str, reading: str, language: str = "") -> Pronunciation:
     Raises BadInput: bad_term, bad_reading, too_long_term, too_long_reading, bad_language.
     """
     if len(term) > 8 * MAX_TERM or len(_tidy(term)) > MAX_TERM:
-        raise BadInput(
-            f"A term may be {MAX_TERM} characters at most.",
-            f"词条最多 {MAX_TERM} 字。",
-            code="too_long_term",
-            param="term",
-        )
+        raise BadInput("too_long_term", max_term=MAX_TERM, param="term")
     if len(reading) > 8 * MAX_READING or len(_tidy(reading)) > MAX_READING:
-        raise BadInput(
-            f"A reading may be {MAX_READING} characters at most.",
-            f"读法最多 {MAX_READING} 字。",
-            code="too_long_reading",
-            param="reading",
-        )
+        raise BadInput("too_long_reading", max_reading=MAX_READING, param="reading")
     said, read = _tidy(term), _tidy(reading)
     if not said:
-        raise BadInput(
-            "Write the term that should be read differently.",
-            "请写上要换读法的词。",
-            code="bad_term",
-            param="term",
-        )
+        raise BadInput("bad_term.empty", param="term")
     if _has_broken(term) or TAG.search(said.lower()) or "<|" in said:
-        raise BadInput(
-            "A term cannot hold control characters or marks in brackets such as [breath].",
-            "词条里不能有控制字符或 [breath] 这样的方括号标记。",
-            code="bad_term",
-            param="term",
-        )
+        raise BadInput("bad_term.marks", param="term")
     if not any(unicodedata.category(c)[0] in "LN" for c in read):
-        raise BadInput(
-            "Write how the term is read, in letters or characters.",
-            "请写上这个词怎么读。",
-            code="bad_reading",
-            param="reading",
-        )
+        raise BadInput("bad_reading.empty", param="reading")
     if (
         _has_broken(reading)
         or any(tag in EVENTS for tag in TAG.findall(read))
         or "<|" in read
         or "|>" in read
     ):
-        raise BadInput(
-            "A reading cannot hold control characters or sound tags.",
-            "读法里不能有控制字符或声音标记。",
-            code="bad_reading",
-            param="reading",
-        )
+        raise BadInput("bad_reading.marks", param="reading")
     return Pronunciation(said, read, check_language(language), fold(said))
 
 
@@ -168,12 +138,7 @@ def check_language(language: str) -> str:
     if tag in ("", "auto"):
         return ""
     if not (tag.isascii() and tag.isalpha() and 2 <= len(tag) <= 3) or len(language) > 16:
-        raise BadInput(
-            "The language must be a tag such as zh or en, or empty for all.",
-            "语言须是 zh、en 这样的标签，留空表示全部。",
-            code="bad_language",
-            param="language",
-        )
+        raise BadInput("bad_language.term", param="language")
     return tag
 
 
@@ -253,13 +218,7 @@ class Readings:
 
 
 def too_long() -> BadInput:
-    return BadInput(
-        f"With the readings of the dictionary the text is over {MAX_SAID} characters. Split the"
-        " text.",
-        f"换上词典里的读法后文本超过 {MAX_SAID} 字，请拆开再合成。",
-        param="input",
-        code="too_long_text",
-    )
+    return BadInput("too_long_text.with_readings", max_said=MAX_SAID, param="input")
 
 
 def _put_in(text: str, table: _Table) -> str:

@@ -135,12 +135,7 @@ def _bytes(text: str, param: str) -> bytes:
     try:
         return base64.b64decode(text.rpartition(",")[2], validate=True)
     except (binascii.Error, ValueError):
-        raise BadInput(
-            f"{param} must be the recording itself, in base64.",
-            f"{param} 须是 base64 编码的录音本身。",
-            param=param,
-            code="bad_base64",
-        ) from None
+        raise BadInput("bad_base64", param=param) from None
 
 
 @contextmanager

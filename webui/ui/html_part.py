@@ -28,7 +28,7 @@ def number(value: object) -> float:
             return made
     except (TypeError, ValueError, OverflowError):
         pass
-    raise BadInput("This is not a number.", "这不是一个数。", code="bad_number")
+    raise BadInput("bad_number.not_number")
 
 
 def part(name: str, value: object = None, events: tuple[str, ...] = (), **kw) -> gr.HTML:

@@ -46,7 +46,7 @@ def parse_event(body: bytes) -> dict:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise BadInput("The request is not valid JSON.", "请求不是有效的 JSON。", code="bad_json")
+        raise BadInput("bad_json.request")
     return event
 
 
@@ -65,11 +65,7 @@ def named_files(event: dict) -> set[str]:
         elif isinstance(value, list):
             pending.extend(value)
         elif isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(
-                "A number in this request is not finite.",
-                "请求里有一个数不是有限数。",
-                code="bad_number",
-            )
+            raise BadInput("bad_number.not_finite")
     return paths
 
 
@@ -95,11 +91,7 @@ class EventLimit:
         self._forget_finished(owner)
         n = len(self._events.get(owner, ())) + self._joining.get(owner, 0)
         if n >= MAX_EVENTS_EACH:
-            raise Busy(
-                "This page has asked for many things at once. Try again in a moment.",
-                "这个页面同时请求得太多，请稍后再试。",
-                retry_after_s=2,
-            )
+            raise Busy("busy.page", retry_after_s=2)
         self._joining[owner] = self._joining.get(owner, 0) + 1
 
     def joined(self, owner: str, session: str, event_id: str) -> None:
@@ -157,7 +149,7 @@ class PageMiddleware:
         elif ROUTES.fullmatch(f"{method} {path}"):
             return await self._first_load(scope, receive, send)
         else:
-            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+            raise NotFound("not_found.address")
         await answer(scope, receive, send)
 
     async def _upload(self, request: Request) -> Response:
@@ -166,7 +158,7 @@ class PageMiddleware:
         async with request.form(max_files=1, max_fields=4) as form:
             for file in form.getlist("files"):
                 if isinstance(file, str):
-                    raise BadInput("A file was expected.", "这里应当是一个文件。", param="files")
+                    raise BadInput("bad_input.no_file", param="files")
                 data = await file.read()
                 paths.append(
                     self._uploads.add(request.scope["kk_owner"], file.filename or "", data)
@@ -178,13 +170,9 @@ class PageMiddleware:
         body = await Request(scope, receive).body()
         event = parse_event(body)
         if named_files(event):
-            raise NotAllowed(
-                "Send recordings in base64; no path or address is opened here.",
-                "录音请以 base64 传来，这里不会打开任何路径或网址。",
-                code="no_path",
-            )
+            raise NotAllowed("no_path.page")
         if scope["path"].rstrip("/").endswith("/predict") and not self._is_named(event):
-            raise NotFound("There is no such endpoint.", "没有这个接口。", param="fn_index")
+            raise NotFound("not_found.endpoint", param="fn_index")
         await self._app(scope, self._replay(event, receive), send)
 
     def _is_named(self, event: dict) -> bool:
@@ -210,14 +198,10 @@ class PageMiddleware:
         for path in named_files(event):
             self._uploads.get(owner, path)
         if str(event.get("fn_index")) not in map(str, self._blocks.fns):
-            raise NotFound("The page has no such event.", "页面上没有这个事件。", param="fn_index")
+            raise NotFound("not_found.event", param="fn_index")
         key = scope["kk_key"]
         if key is not None and ADMIN not in key.scopes and not self._is_named(event):
-            raise NotAllowed(
-                "This key may not use the page: it lacks the scope admin.",
-                "这个密钥不能使用页面：缺少 admin 权限。",
-                code="scope",
-            )
+            raise NotAllowed("scope.page")
         answer = bytearray()
 
         async def watch(message) -> None:

@@ -250,7 +250,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                 )
                 saved = as_json({"saved": voice.id, "list": voice_list(studio, owner)})
                 return gr.skip(), saved, gr.skip()
-            raise BadInput("Unknown request.", "不认识的请求。")
+            raise BadInput("bad_input.request")
         except KaikouError as error:
             fault = as_json({"fault": view_models.fault(error), "n": what.get("n", 0)})
             return fault, gr.skip(), gr.skip()

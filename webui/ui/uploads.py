@@ -52,11 +52,7 @@ class Uploads:
             self._drop_old_locked()
             self._drop_surplus_locked(owner)
             if sum(len(u.data) for u in self._uploads.values()) + len(data) > MAX_RAW_BYTES:
-                raise Busy(
-                    "Many files are coming in just now. Try again in a moment.",
-                    "现在上传的人很多，请稍后再试。",
-                    retry_after_s=5,
-                )
+                raise Busy("busy.uploads", retry_after_s=5)
             self._uploads[path] = Upload(owner, data, self._clock())
         return path
 
@@ -68,11 +64,7 @@ class Uploads:
         with self._lock:
             upload = self._uploads.get(path)
         if upload is None or upload.owner != owner:
-            raise NotAllowed(
-                "This is no file that you uploaded here. Add it again.",
-                "这不是你在这里上传的文件，请重新放入。",
-                code="foreign_file",
-            )
+            raise NotAllowed("foreign_file")
         return upload
 
     def replace(self, path: str, draft_id: str) -> None:

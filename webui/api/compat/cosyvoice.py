@@ -107,9 +107,7 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
     for name in ("tts_text", *way.fields):
         value = form.get(name, request.query_params.get(name))
         if not isinstance(value, str):
-            raise BadInput(
-                f"The field {name} is missing.", f"缺少字段 {name}。", param=name, code="bad_field"
-            )
+            raise BadInput("bad_field.missing", param=name)
         asked[name] = value
     agreed = form.get("consent", request.query_params.get("consent", "true"))
     asked["consent"] = str(agreed).lower() in ("true", "1", "yes", "on")
@@ -120,21 +118,10 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
 
 async def _clip(sent: UploadFile | str | None) -> bytes:
     if isinstance(sent, str) and sent:
-        raise BadInput(
-            "prompt_wav is the recording itself, sent as a multipart file; no file or address is"
-            " opened here.",
-            "prompt_wav 须是以 multipart 上传的录音文件，这里不会打开任何文件或网址。",
-            param="prompt_wav",
-            code="no_path",
-        )
+        raise BadInput("no_path.prompt_wav", param="prompt_wav")
     data = b"" if not isinstance(sent, UploadFile) else await read(sent, "prompt_wav")
     if not data:
-        raise BadInput(
-            "The field prompt_wav is missing: the recording, as a multipart file.",
-            "缺少字段 prompt_wav：以 multipart 上传的录音文件。",
-            param="prompt_wav",
-            code="bad_field",
-        )
+        raise BadInput("bad_field.prompt_wav_missing", param="prompt_wav")
     return data
 
 

@@ -204,27 +204,12 @@ def _check(asked: Asked) -> tuple[str, bool]:
         ("media_type", KINDS),
     ):
         if getattr(asked, name).lower() not in table:
-            raise BadInput(
-                f"{name} must be one of: {', '.join(table)}.",
-                f"{name} 须是：{'、'.join(table)}。",
-                param=name,
-                code="bad_field",
-            )
+            raise BadInput("bad_field.one_of", names=table, param=name)
     streamed = str(asked.streaming_mode).lower()
     if streamed not in STREAMED:
-        raise BadInput(
-            "streaming_mode must be 0, 1, 2, 3, true or false.",
-            "streaming_mode 须是 0、1、2、3、true 或 false。",
-            param="streaming_mode",
-            code="bad_field",
-        )
+        raise BadInput("bad_field.streaming_mode", param="streaming_mode")
     if asked.aux_ref_audio_paths:
-        raise BadInput(
-            "One reference makes a voice here: leave aux_ref_audio_paths empty.",
-            "这里一个音色只用一段参考音频，请把 aux_ref_audio_paths 留空。",
-            param="aux_ref_audio_paths",
-            code="bad_field",
-        )
+        raise BadInput("bad_field.one_reference", param="aux_ref_audio_paths")
     return asked.media_type.lower(), STREAMED[streamed]
 
 
@@ -250,14 +235,7 @@ def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> SpeechJob:
 
 def _voice(studio: Studio, owner: str, asked: str) -> str:
     if not asked.strip():
-        raise BadInput(
-            "ref_audio_path is required: the id or name of a saved voice. Or send the recording"
-            " along as the multipart file ref_audio.",
-            "缺少 ref_audio_path：填已保存音色的 id 或名称，或用 multipart 文件字段 ref_audio"
-            " 随请求上传录音。",
-            param="ref_audio_path",
-            code="no_voice",
-        )
+        raise BadInput("no_voice.reference_missing", param="ref_audio_path")
     found = voice_named.find(studio, owner, asked)
     if found is None:
         raise voice_named.unknown(asked, "ref_audio_path", "ref_audio")

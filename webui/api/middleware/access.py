@@ -187,7 +187,7 @@ class AccessMiddleware:
             len(scope["headers"]) > MAX_HEADERS
             or sum(len(k) + len(v) for k, v in scope["headers"]) > MAX_HEADER_BYTES
         ):
-            raise TooManyHeaders("The request has too many header lines.", "请求头太多了。")
+            raise TooManyHeaders("too_many_headers")
 
     def _check_host(self, headers) -> None:
         """Without a login only loopback names are served: a foreign name that resolves here (DNS
@@ -197,15 +197,9 @@ class AccessMiddleware:
         host = headers.get(b"host", b"").decode("latin-1")
         name = name_of_host(host)
         if host and not name:
-            raise NotAllowed(
-                "The request names a host that cannot be.", "请求里的主机名无效。", code="bad_host"
-            )
+            raise NotAllowed("bad_host.impossible")
         if not is_loopback(name) and self._sessions.is_open():
-            raise NotAllowed(
-                "This studio answers only on this machine. Open it as 127.0.0.1 or localhost.",
-                "本工作室只在本机应答，请用 127.0.0.1 或 localhost 打开。",
-                code="bad_host",
-            )
+            raise NotAllowed("bad_host.only_local")
 
     def _check_origin(self, scope, headers) -> None:
         """Browsers name the site that a request comes from.
@@ -234,7 +228,7 @@ class AccessMiddleware:
             return False
         rest = "/" + rest
         if not GUESTS.fullmatch(f"{scope.get('method', 'WEBSOCKET')} {rest}"):
-            raise NotFound("There is nothing at this address.", "这个地址没有内容。")
+            raise NotFound("not_found.address")
         demo = self._studio.share_links.open(self._sessions.demo_of(token))
         visit = secrets.token_hex(8) if rest == "/tts/session" else "guest"
         scope |= {
@@ -267,7 +261,7 @@ class AccessMiddleware:
                 raise
             caller = None
         if caller is None and not is_free:
-            raise LoginNeeded("Please log in, or send an API key.", "请先登录，或提供 API 密钥。")
+            raise LoginNeeded("login_needed.log_in")
         visit, fresh = self._sessions.visit_of(cookies), ""
         if caller is not None and caller.key is not None:
             scope |= {"kk_key": caller.key, "kk_by_key": caller.is_by_key}
@@ -396,11 +390,7 @@ class RightEnded(Exception):
 
 
 def _foreign() -> NotAllowed:
-    return NotAllowed(
-        "Another site tried to use this studio; that is not allowed.",
-        "其他网站试图调用本工作室，已拒绝。",
-        code="bad_origin",
-    )
+    return NotAllowed("bad_origin")
 
 
 def _is_visit(scope, headers) -> bool:

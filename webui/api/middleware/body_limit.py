@@ -17,13 +17,9 @@ BYTES_PER_S = 16_000  # slower than this, beyond the first seconds, nobody waits
 
 def too_large(limit: int) -> TooLarge:
     if limit <= SMALL_BODY:
-        return TooLarge("The request is too large.", "请求太大了。", code="body_too_large")
+        return TooLarge("body_too_large.request")
     if limit == BATCH_BODY:
-        return TooLarge(
-            "The batch is over 16 MB. Split it.",
-            "这一批超过 16 MB，请拆开。",
-            code="body_too_large",
-        )
+        return TooLarge("body_too_large.batch")
     return ClipTooLarge()
 
 
@@ -52,7 +48,7 @@ class LimitedBody:
         try:
             message = await asyncio.wait_for(self._receive(), self._left_s())
         except TimeoutError:
-            return await self._cut(TooSlow("The request came in too slowly.", "请求传得太慢了。"))
+            return await self._cut(TooSlow("too_slow"))
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)

@@ -42,11 +42,7 @@ async def report_errors(tell: Callable[[KaikouError], Awaitable[None]]) -> Async
         log.debug("the socket went away in mid-speech")
     except Exception:
         log.exception("speech on a socket failed")
-        await tell(
-            KaikouError(
-                "Something went wrong here. Please try again.", "这里出了点问题，请再试一次。"
-            )
-        )
+        await tell(KaikouError("fault.unexpected"))
 
 
 class JsonSocket:
@@ -70,39 +66,15 @@ class JsonSocket:
             raise WebSocketDisconnect(raw.get("code", 1006))
         text = raw.get("text")
         if text is None:
-            raise Close(
-                NO_BINARY,
-                BadInput(
-                    "Only text messages are taken here: JSON objects.",
-                    "这里只收文本消息（JSON 对象）。",
-                    code="no_binary",
-                ),
-            )
+            raise Close(NO_BINARY, BadInput("no_binary"))
         if len(text) > MAX_MESSAGE:
-            raise Close(
-                TOO_BIG,
-                TooLarge(
-                    "A message may be 1 MB at most.",
-                    "每条消息最多 1 MB。",
-                    code="message_too_large",
-                ),
-            )
+            raise Close(TOO_BIG, TooLarge("message_too_large"))
         try:
             told = read_json(text)
         except ValueError:
-            raise Close(
-                PROTOCOL,
-                BadInput(
-                    "The message is not valid JSON.", "消息不是有效的 JSON。", code="bad_json"
-                ),
-            ) from None
+            raise Close(PROTOCOL, BadInput("bad_json.message")) from None
         if not isinstance(told, dict):
-            raise Close(
-                PROTOCOL,
-                BadInput(
-                    "The message is not a JSON object.", "消息不是 JSON 对象。", code="bad_json"
-                ),
-            )
+            raise Close(PROTOCOL, BadInput("bad_json.message_not_object"))
         return told
 
     async def _receive(self, is_their_turn: Callable[[], bool]) -> dict:
@@ -112,14 +84,7 @@ class JsonSocket:
             while not coming.done():
                 left_s = self._stirred_s + self.idle_s - time.monotonic()
                 if left_s <= 0 and is_their_turn():
-                    raise Close(
-                        PROTOCOL,
-                        BadInput(
-                            f"Nothing came for {self.idle_s:g} s.",
-                            f"{self.idle_s:g} 秒内没有收到消息。",
-                            code="idle",
-                        ),
-                    )
+                    raise Close(PROTOCOL, BadInput("idle.socket", idle_s=self.idle_s))
                 await asyncio.wait([coming], timeout=left_s if left_s > 0 else self.idle_s)
             return coming.result()
         finally:

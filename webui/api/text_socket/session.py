@@ -74,12 +74,7 @@ class TextSession:
     async def write(self, delta: str) -> None:
         """Raises BadInput."""
         if self.written.is_over:
-            raise BadInput(
-                "The text was ended before this came. Start another request.",
-                "文本已经结束，请另起一次请求。",
-                param="type",
-                code="text_over",
-            )
+            raise BadInput("text_over", param="type")
         if len(delta) > INLINE_CHARS:
             await run_in_threadpool(self.written.push, delta)
         else:
@@ -126,12 +121,7 @@ class TextSession:
     async def _open(self) -> SpeechJob:
         written, studio = self.written, self._studio
         if not written.first:
-            raise BadInput(
-                "Write something to say first: the text has no letters or digits.",
-                "先写点要说的话：文本里没有可读的字。",
-                param="delta",
-                code="no_text",
-            )
+            raise BadInput("no_text", param="delta")
         with with_param("ref_audio"):
             return await open_job(
                 studio,

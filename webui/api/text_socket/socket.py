@@ -83,16 +83,9 @@ class TextConnection:
             if kind == "cancel":
                 await self._stop(tell=True)
             elif kind not in MESSAGES:
-                raise BadInput(
-                    f"Unknown message. Use one of: {', '.join(MESSAGES)}.",
-                    f"不认识的消息，可用：{'、'.join(MESSAGES)}。",
-                    param="type",
-                    code="bad_type",
-                )
+                raise BadInput("bad_type", messages=MESSAGES, param="type")
             elif self._session is None:
-                raise BadInput(
-                    "Send start first.", "请先发送 start。", param="type", code="no_request"
-                )
+                raise BadInput("no_request", param="type")
             elif not self._session.task.done():  # what comes after its end was on its way
                 await self._go_on(self._session, kind, told)
         except KaikouError as error:
@@ -111,9 +104,7 @@ class TextConnection:
         elif kind == "text":
             delta = told.get("delta")
             if not isinstance(delta, str):
-                raise BadInput(
-                    "delta must be a string.", "delta 须是字符串。", param="delta", code="bad_field"
-                )
+                raise BadInput("bad_field.delta_not_string", param="delta")
             await session.write(delta)
         else:
             await run_in_threadpool(
@@ -131,12 +122,7 @@ class TextConnection:
         except ValidationError as error:
             raise wrong_field(error) from None
         if start.response_format not in (None, "pcm"):
-            raise BadInput(
-                "Here the sound is always pcm: 16 bit, little-endian, mono.",
-                "这里的声音固定为 pcm（16 位小端单声道）。",
-                param="response_format",
-                code="bad_format",
-            )
+            raise BadInput("bad_format.socket_pcm", param="response_format")
         asked, written, about = await run_in_threadpool(self._expect, start)
         self._n_requests += 1
         session = self._session = TextSession(
@@ -175,7 +161,5 @@ class TextConnection:
 def _whole(told: dict, key: str) -> int:
     value = told.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
-        raise BadInput(
-            f"{key} must be a whole number.", f"{key} 须是整数。", param=key, code="bad_field"
-        )
+        raise BadInput("bad_field.whole_number", param=key)
     return value

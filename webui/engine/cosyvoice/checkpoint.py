@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ...errors import NotReady, StorageFull
+from ...messages import message
 from . import file_checks
 from .model_faults import model_fault
 
@@ -117,8 +118,8 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
             kind = type(value).__name__
             raise model_fault(
                 path.name,
-                ("tensors only", "只有张量"),
-                (f"{kind} under {str(key)[:80]}", f"{str(key)[:80]} 是 {kind}"),
+                message("file.tensors_only"),
+                message("file.kind_under_name", kind=kind, key_name=str(key)[:80]),
             )
         for cut in prefix_fixups:
             key = key.replace(cut, "")
@@ -141,13 +142,11 @@ def _unwrapped(state: dict) -> dict:
 
 def read_pt(path: Path) -> dict:
     file_checks.check_records(path.parent, path.name)
-    expected = ("a PyTorch file with tensors only", "只含张量的 PyTorch 文件")
+    expected = message("file.pytorch_tensors")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as e:
-        raise model_fault(
-            path.name, expected, ("objects that would run code", "会执行代码的对象")
-        ) from e
+        raise model_fault(path.name, expected, message("file.objects_run_code")) from e
     except (
         RuntimeError,
         ValueError,
@@ -160,38 +159,28 @@ def read_pt(path: Path) -> dict:
         AssertionError,
     ) as e:
         raise model_fault(
-            path.name,
-            expected,
-            (f"something else ({type(e).__name__})", f"别的内容（{type(e).__name__}）"),
+            path.name, expected, message("file.something_else_kind", kind=type(e).__name__)
         ) from e
     if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
-        raise model_fault(
-            path.name,
-            ("a dict of names and tensors", "名称到张量的字典"),
-            (type(state).__name__, type(state).__name__),
-        )
+        raise model_fault(path.name, message("file.dict_of_tensors"), type(state).__name__)
     return state
 
 
 def _read_safetensors(path: Path) -> dict:
-    expected = ("a safetensors file", "safetensors 文件")
+    expected = message("file.safetensors")
     file_checks.head(path.parent, path.name, expected)
     try:
         with safetensors.safe_open(path, "pt") as f:
             meta, state = f.metadata() or {}, {key: f.get_tensor(key) for key in f.keys()}
         sums = dict(json.loads(meta.get("sums", "{}")))
     except (safetensors.SafetensorError, OSError, ValueError) as e:
-        raise model_fault(
-            path.name, expected, ("a damaged or cut-off file", "损坏或不完整的文件")
-        ) from e
+        raise model_fault(path.name, expected, message("file.damaged_or_cut")) from e
     bad = next(
         (key for key, total in sums.items() if key not in state or _sum(state[key]) != total), None
     )
     if bad is not None:
         raise model_fault(
-            path.name,
-            ("tensors that fit their checksums", "与校验和一致的张量"),
-            (f"damaged bytes in {bad}", f"{bad} 的字节已损坏"),
+            path.name, message("file.tensors_fit_checksums"), message("file.damaged_bytes", bad=bad)
         )
     return state
 
@@ -218,9 +207,7 @@ def fold_weight_norm(state: dict[str, Tensor]) -> dict[str, Tensor]:
             gain = state.get(f"{stem}.parametrizations.weight.original0")
             if gain is None:
                 raise model_fault(
-                    "hift.pt",
-                    (f"the gain of {stem}", f"{stem} 的增益"),
-                    ("only its direction", "只有方向"),
+                    "hift.pt", message("file.gain", stem=stem), message("file.only_direction")
                 )
             wide = value.float()
             norm = wide.flatten(1).norm(dim=1).reshape(-1, *[1] * (value.dim() - 1))
@@ -241,22 +228,22 @@ def assign(
         if key not in state:
             raise model_fault(
                 name,
-                (f"the tensor {key} {list(mine.shape)}", f"张量 {key} {list(mine.shape)}"),
-                ("none of that name", "没有这个名称"),
+                message("file.tensor", name=key, shape=str(list(mine.shape))),
+                message("file.none_of_name"),
             )
         if state[key].shape != mine.shape:
-            shapes = list(mine.shape), list(state[key].shape)
+            shapes = str(list(mine.shape)), str(list(state[key].shape))
             raise model_fault(
                 name,
-                (f"{key} with shape {shapes[0]}", f"{key} 的形状为 {shapes[0]}"),
-                (f"{shapes[1]}", f"{shapes[1]}"),
+                message("file.with_shape", name=key, shape=shapes[0]),
+                shapes[1],
             )
     extra = next((key for key in state if key not in wanted), None)
     if extra is not None:
         raise model_fault(
             name,
-            (f"{len(wanted)} known tensors", f"{len(wanted)} 个已知张量"),
-            (f"the unknown {extra}", f"未知的 {extra}"),
+            message("file.known_tensors", n=len(wanted)),
+            message("file.unknown_tensor", extra=extra),
         )
     ready = {
         k: v if dtype is None or not v.is_floating_point() else v.to(dtype)
@@ -333,12 +320,7 @@ def convert(root: Path, name: str, dtype: str, parts: Parts = COMPONENTS) -> Pat
         write_checked(target, state, FORMAT, file_checks.fingerprint(root, part.published(root)))
     except (OSError, safetensors.SafetensorError) as e:
         why = str(getattr(e, "strerror", "") or e)[:120]
-        raise StorageFull(
-            f"{target.name} cannot be written ({why}). Make room, or check the rights of the model"
-            " folder.",
-            f"写不出 {target.name}（{why}）。请清理空间，或检查模型目录的权限。",
-            code="storage_denied",
-        ) from e
+        raise StorageFull("storage_denied.converted_weights", name=target.name, why=why) from e
     return target
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from ...errors import NotReady
+from ...messages import Message, message
 from . import file_checks
 from .flow.dims import EULER_STEPS
 from .llm.dims import LmDims
@@ -48,12 +49,6 @@ _FLOW = {
     "estimator_n_blocks": "flow.decoder.estimator.n_blocks",
     "estimator_mid_blocks": "flow.decoder.estimator.num_mid_blocks",
 }
-_ZH = {
-    "a value": "一个值", "none": "没有", "a number": "数字", "a whole number": "整数",
-    "a list of whole numbers": "整数列表",
-    "one value": "单个值", "a list or table": "列表或表", "something else": "别的内容",
-    "an exact division": "整除",
-}  # fmt: skip
 MAX_SIZE, MAX_BLOCKS = (
     1 << 20,
     256,
@@ -128,21 +123,23 @@ class Scalars:
 
     def __init__(self, root: Path, yaml_name: str = YAML, title: str = "CosyVoice2-0.5B"):
         self.name, self._remedy = yaml_name, download_advice(title)
-        expected = ("a YAML table of sizes", "YAML 参数表")
+        expected = message("file.yaml_table")
         source = file_checks.text(root, yaml_name, expected, limit=1 << 18)
         try:
             self._top = yaml.compose(source, yaml.SafeLoader)  # nodes only: nothing is constructed
         except (yaml.YAMLError, RecursionError, ValueError) as e:
-            raise model_fault(yaml_name, expected, ("broken YAML", "损坏的 YAML")) from e
+            raise model_fault(yaml_name, expected, message("file.broken_yaml")) from e
         if not isinstance(self._top, yaml.MappingNode):
-            raise model_fault(yaml_name, expected, ("no table", "不是参数表"))
+            raise model_fault(yaml_name, expected, message("file.no_table"))
 
-    def wrong(self, field: str, expected: str, found: str, file: str = "") -> NotReady:
+    def wrong(
+        self, field: str, expected: Message | str, found: Message | str, file: str = ""
+    ) -> NotReady:
         """The fault about a field of this file, or of another one of the directory."""
         return model_fault(
             file or self.name,
-            (f"{field} = {expected}", f"{field} = {_ZH.get(expected, expected)}"),
-            (found, _ZH.get(found, found)),
+            message("file.field", field=field, expected=expected),
+            found,
             self._remedy,
         )
 
@@ -182,7 +179,7 @@ class Scalars:
 
     def exactly(self, value: int, by: int, field: str) -> int:
         if by < 1 or value % by:
-            raise self.wrong(field, "an exact division", f"{value} / {by}")
+            raise self.wrong(field, message("file.exact_division"), f"{value} / {by}")
         return value // by
 
     def whole(self, field: str) -> int:
@@ -193,12 +190,12 @@ class Scalars:
         try:
             return float(value)
         except ValueError as e:
-            raise self.wrong(field, "a number", value) from e
+            raise self.wrong(field, message("file.a_number"), value) from e
 
     def wholes(self, field: str) -> tuple[int, ...]:
         node = self._node(field)
         if not isinstance(node, yaml.SequenceNode) or not node.value:
-            raise self.wrong(field, "a list of whole numbers", "something else")
+            raise self.wrong(field, message("file.whole_numbers"), message("file.something_else"))
         return tuple(self._whole(self._scalar(item, field), field) for item in node.value)
 
     def has(self, field: str) -> bool:
@@ -214,12 +211,12 @@ class Scalars:
     def _node(self, field: str) -> yaml.Node:
         node = self._found(field)
         if node is None:
-            raise self.wrong(field, "a value", "none")
+            raise self.wrong(field, message("file.a_value"), message("file.none"))
         return node
 
     def _scalar(self, node: yaml.Node, field: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.wrong(field, "one value", "a list or table")
+            raise self.wrong(field, message("file.one_value"), message("file.list_or_table"))
         return node.value
 
     def _whole(self, value: str, field: str, depth: int = 0) -> int:
@@ -227,7 +224,7 @@ class Scalars:
             return int(value)
         names = [part.strip() for part in value.split("*")]
         if depth > 4 or not all(_REF.fullmatch(name) for name in names):
-            raise self.wrong(field, "a whole number", value[:60])
+            raise self.wrong(field, message("file.a_whole_number"), value[:60])
         product = 1
         for name in names:
             product *= self._whole(self._scalar(self._node(name[1:-1]), field), field, depth + 1)
@@ -238,15 +235,13 @@ def qwen2_dims(root: Path, codes: int, table: Scalars, **more: int) -> LmDims:
     """Of the directory's Qwen2 body with `codes` speech ids. more: fields of LmDims that no file
     tells. Raises NotReady.
     """
-    expected = ("Qwen2's configuration", "Qwen2 的配置")
+    expected = message("file.qwen2_config")
     try:
         config = json.loads(file_checks.text(root, CONFIG, expected, limit=1 << 18))
     except (ValueError, RecursionError) as e:
-        raise model_fault(
-            CONFIG, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")
-        ) from e
+        raise model_fault(CONFIG, expected, message("file.broken_json")) from e
     if not isinstance(config, dict):
-        raise model_fault(CONFIG, expected, ("no table", "不是参数表"))
+        raise model_fault(CONFIG, expected, message("file.no_table"))
     try:
         dims = replace(
             LmDims.of(
@@ -255,11 +250,11 @@ def qwen2_dims(root: Path, codes: int, table: Scalars, **more: int) -> LmDims:
             **more,
         )
     except KeyError as e:
-        raise table.wrong(str(e.args[0]), "a value", "none", CONFIG) from e
-    except (ValueError, TypeError, OverflowError) as e:
-        raise model_fault(
-            CONFIG, ("sizes that fit each other", "相互吻合的尺寸"), (str(e)[:120], str(e)[:120])
+        raise table.wrong(
+            str(e.args[0]), message("file.a_value"), message("file.none"), CONFIG
         ) from e
+    except (ValueError, TypeError, OverflowError) as e:
+        raise model_fault(CONFIG, message("file.fitting_sizes"), str(e)[:120]) from e
     if (
         dims.layers > MAX_BLOCKS
         or max(dims.hidden, dims.intermediate, dims.text_rows, dims.speech_codes) > MAX_SIZE

@@ -148,11 +148,7 @@ def release_of(root: Path) -> str:
         marker = (root / MARKER).read_text(encoding="utf-8", errors="replace").strip().lower()[:20]
         if marker not in RELEASES:
             raise NotReady(
-                f"The file {MARKER} of the model says “{marker}”. Use one of:"
-                f" {', '.join(RELEASES)}.",
-                f"模型目录中的 {MARKER} 写着「{marker}」，可用：{'、'.join(RELEASES)}。",
-                code="model_file",
-                param=MARKER,
+                "model_file.unknown_release", marker=marker, releases=RELEASES, param=MARKER
             )
         return marker
     named = [_release_in(path) for path in (root.absolute(), root.resolve())]

@@ -70,26 +70,14 @@ def choose(device: str = "auto", precision: str = "auto", threads: int = 0) -> D
     """
     has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device not in ("auto", *has) or precision not in ("auto", INT8, *DTYPES):
-        raise NotReady(
-            f"There is no device “{device}” with precision “{precision}”.",
-            f"没有设备「{device}」或精度「{precision}」。",
-            code="no_device",
-        )
+        raise NotReady("no_device.precision", device=device, precision=precision)
     picked = next(d for d in has if has[d]) if device == "auto" else device
     if not has[picked]:
-        raise NotReady(
-            f"This machine has no {picked}. Use device cpu or auto.",
-            f"本机没有 {picked}，请用 cpu 或 auto。",
-            code="no_device",
-        )
+        raise NotReady("no_device.not_here", picked=picked)
     if picked == "cpu":
         return processor(precision, threads, torch.cpu.get_capabilities(), cores())
     if precision == INT8:
-        raise NotReady(
-            f"int8 is for the CPU; {picked} has fp32, bf16 and fp16.",
-            f"int8 只用于 CPU；{picked} 可用 fp32、bf16、fp16。",
-            code="no_device",
-        )
+        raise NotReady("no_device.int8", picked=picked)
     if precision != "auto":
         return DeviceConfig(picked, precision, "as asked")
     if picked == "cuda" and torch.cuda.is_bf16_supported():

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ...messages import message
 from ..registry import GENERATIONS, yamls
 from . import file_checks
 from .checkpoint import DTYPES, converted_form, tensor_names
@@ -23,7 +24,7 @@ from .frontend.prompt_encoder import (
 from .model_faults import download_advice, model_fault
 from .model_spec import ModelSpec
 
-NEEDED = "a file of the model", "模型的文件"
+NEEDED = message("file.part_of_model")
 
 
 def missing_encoder(model_spec: ModelSpec, root: Path) -> str:
@@ -59,24 +60,9 @@ def with_reinforced(model_spec: ModelSpec, root: Path) -> ModelSpec:
     if not (root / part.file).exists() and not any(
         (root / part.converted(dtype)).is_file() for dtype in DTYPES
     ):
-        found = (
-            "none, though the setting engine.reinforced asks for it",
-            "没有，但设置 engine.reinforced 要用它",
-        )
-        way_out = (
-            f"Put {part.file} of {model_spec.title} beside llm.pt, or set engine.reinforced to"
-            " false.",
-            (
-                f"请把 {model_spec.title} 的 {part.file} 放到 llm.pt 旁边，或把"
-                " engine.reinforced 设为 false。"
-            ),
-        )
-        raise model_fault(
-            part.file,
-            ("the language model after reinforcement learning", "强化学习后的语言模型"),
-            found,
-            way_out,
-        )
+        found = message("file.no_reinforced")
+        way_out = message("file.add_reinforced", file=part.file, title=model_spec.title)
+        raise model_fault(part.file, message("file.reinforced_model"), found, way_out)
     parts = {**model_spec.components, "llm": part}
     return replace(model_spec, components=parts, load=partial(model_spec.load, parts=parts))
 
@@ -94,13 +80,10 @@ def check_files(model_spec: ModelSpec, root: Path, dtype: str = "fp32") -> None:
     """Look at every needed file's first bytes, and the containers' ends, so that a fault is told
     before gigabytes are read. Raises NotReady.
     """
-    expected = (f"a {model_spec.title} model directory", f"{model_spec.title} 模型目录")
+    expected = message("file.model_directory", title=model_spec.title)
     if not root.is_dir():
         raise model_fault(
-            root.name,
-            expected,
-            ("no directory of that name", "没有这个目录"),
-            download_advice(model_spec.title),
+            root.name, expected, message("file.no_directory"), download_advice(model_spec.title)
         )
     if not (root / model_spec.yaml).exists():
         other = next(iter(yamls(root)), None)
@@ -108,7 +91,7 @@ def check_files(model_spec: ModelSpec, root: Path, dtype: str = "fp32") -> None:
             raise model_fault(
                 model_spec.yaml,
                 expected,
-                (f"{other}, another generation of the model", f"{other}，另一代模型"),
+                message("file.other_generation", other=other),
                 download_advice(model_spec.title),
             )
     check_generation(model_spec, root)
@@ -119,11 +102,8 @@ def check_files(model_spec: ModelSpec, root: Path, dtype: str = "fp32") -> None:
     for part in model_spec.components.values():
         published = part.published(root)
         if part.name == "llm" and (root / "vllm").is_dir() and not (root / published).exists():
-            found = (
-                "only the folder vllm, which has no speech embedding",
-                "只有 vllm 文件夹，其中没有语音编号的嵌入",
-            )
-            raise model_fault(published, ("the whole language model", "完整的语言模型"), found)
+            found = message("file.only_vllm")
+            raise model_fault(published, message("file.whole_language_model"), found)
         if (root / published).exists() or not converted_form(root, part, dtype).exists():
             file_checks.zipped(root, published).close()
 
@@ -141,13 +121,9 @@ def check_generation(model_spec: ModelSpec, root: Path) -> None:
     )
     if other is None:
         return
-    expected = (f"the tensor {own} of {model_spec.title}", f"{model_spec.title} 的张量 {own}")
-    found = (
-        f"{other.signature_tensor}, which is {other.title}'s",
-        f"{other.signature_tensor}，属于 {other.title}",
+    expected = message("file.tensor_of_model", own=own, title=model_spec.title)
+    found = message(
+        "file.tensor_of_other", signature_tensor=other.signature_tensor, title=other.title
     )
-    way_out = (
-        f"Use files of one model; if all of them are {other.title}'s, name its yaml {other_yaml}.",
-        f"请使用同一个模型的文件；如果全部都是 {other.title} 的，请把 yaml 改名为 {other_yaml}。",
-    )
+    way_out = message("file.mixed_models", title=other.title, other_yaml=other_yaml)
     raise model_fault(model_spec.components["flow"].file, expected, found, way_out)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ...errors import EngineFault, KaikouError, NotReady
+from ...messages import message
 from ...types import Abilities, Chunk, Health, Prompt, Segmentation, SpeechRequest
 from ..memory_pinning import MemoryLock
 from .backend import to_backend
@@ -95,9 +96,7 @@ class CosyVoiceEngine:
         self._voices: PromptCache | None = None
         self._runner: EngineRunner | None = None
         self._running: dict[str, RequestState] = {}
-        self._health = Health(
-            "starting", f"{self._title} is about to load.", f"即将载入 {self._title}。"
-        )
+        self._health = Health("starting", *message("health.about_to_load", title=self._title))
         self._rtf = 1.0
         self.first_chunk_s = 0.0
         self.plan: MemoryPlan | None = None
@@ -164,12 +163,8 @@ class CosyVoiceEngine:
         Raises NotReady naming it and them.
         """
         if asked and asked not in known:
-            values, zh = " or ".join(map(str, known)), " 或 ".join(map(str, known))
             raise NotReady(
-                f"The setting engine.{name} = {asked} is not for {self._title}: set it to {values},"
-                " or take it out.",
-                f"设置 engine.{name} = {asked} 不适用于 {self._title}：请改为 {zh}，或删去它。",
-                code="bad_setting",
+                "bad_setting.engine", name=name, asked=asked, title=self._title, known=known
             )
         return asked or known[0]
 
@@ -201,7 +196,7 @@ class CosyVoiceEngine:
         """A sentence in two languages and with each kind of prompt, long enough for every hop;
         measures first chunk and RTF.
         """
-        self._tell(0.9, "Speaking a warm-up sentence", "正在试读一句")
+        self._tell(0.9, *message("progress.warm_up"))
         prompt = Prompt(
             model.model_spec.engine, self.prompt_version, "warm-up", model.warm_prompt().pack()
         )
@@ -259,10 +254,7 @@ class CosyVoiceEngine:
 
     def _loaded(self) -> Model:
         if self._model is None:
-            raise NotReady(
-                f"{self._title} is not ready yet. You can use the built-in voice.",
-                f"{self._title} 还没准备好。可以先用内置音色。",
-            )
+            raise NotReady("notready.engine", title=self._title)
         return self._model
 
     def describe(self) -> Abilities:
@@ -308,11 +300,7 @@ class CosyVoiceEngine:
         """
         voice = self._loaded().presets.get(name)
         if voice is None:
-            raise EngineFault(
-                f"The model has no preset voice “{name[:60]}”.",
-                f"模型里没有预训练音色「{name[:60]}」。",
-                param="voice",
-            )
+            raise EngineFault("fault.no_preset_voice", name=name[:60], param="voice")
         data = voice.pack()
         return Prompt(
             self._family.engine, self.prompt_version, hashlib.sha256(data).hexdigest()[:32], data
@@ -361,13 +349,7 @@ class CosyVoiceEngine:
     ) -> Iterator[Chunk]:
         model, voices, stages = self._loaded(), self._voices, self._runner
         if prompt.engine != model.model_spec.engine:
-            raise EngineFault(
-                f"This voice was made for {prompt.engine[:40]}. Choose it again, and it is made"
-                " anew.",
-                f"这个声音是为 {prompt.engine[:40]} 生成的，请重新选择它，会自动重新生成。",
-                param="voice",
-                code="voice_other_engine",
-            )
+            raise EngineFault("voice_other_engine", engine=prompt.engine[:40], param="voice")
         voice = voices.get(prompt)
         request_state = RequestState(
             stages.scheduler,
@@ -387,10 +369,7 @@ class CosyVoiceEngine:
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         odd = self._loaded().tokenizer.unknown(request.text)
-        tags = [
-            (f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。")
-            for tag in odd[:3]
-        ]
+        tags = [message("note.unknown_tag", tag=tag) for tag in odd[:3]]
         return tags + self._loaded().model_spec.cautions(request)
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
@@ -412,7 +391,7 @@ class CosyVoiceEngine:
         return self._health
 
     def close(self) -> None:
-        fault = NotReady(f"{self._title} was closed.", f"{self._title} 已关闭。", code="closed")
+        fault = NotReady("closed", title=self._title)
         self._break(fault)
         if self._runner is not None:
             self._runner.close(fault)

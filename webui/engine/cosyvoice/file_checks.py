@@ -10,14 +10,15 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+from ...messages import Message, message
 from .model_faults import model_fault
 
 _LFS = b"version https://git-lfs"
 _PARTS = (".part", ".incomplete", ".tmp", ".download")
-_REMEDY_RIGHTS = ("Allow the studio's user to read it.", "请允许工作室的用户读取它。")
+_REMEDY_RIGHTS = message("file.allow_reading")
 
 
-def head(root: Path, name: str, expected: tuple[str, str], count: int = 64) -> bytes:
+def head(root: Path, name: str, expected: Message, count: int = 64) -> bytes:
     """The first bytes of `name` in the model directory `root`, after every check that needs no
     format. Raises NotReady.
     """
@@ -30,49 +31,30 @@ def head(root: Path, name: str, expected: tuple[str, str], count: int = 64) -> b
             (path.name + p for p in _PARTS if (path.parent / (path.name + p)).exists()), None
         )
         found = (
-            (f"only the unfinished download {half}", f"只有没下载完的 {half}")
-            if half
-            else ("no such file", "没有这个文件")
+            message("file.unfinished_download", half=half) if half else message("file.no_such_file")
         )
         raise model_fault(name, expected, found) from e
     except PermissionError as e:
-        raise model_fault(
-            name, expected, ("a file that may not be read", "没有读取权限的文件"), _REMEDY_RIGHTS
-        ) from e
+        raise model_fault(name, expected, message("file.no_right_to_read"), _REMEDY_RIGHTS) from e
     except OSError as e:
         reason = e.strerror or type(e).__name__
-        raise model_fault(
-            name,
-            expected,
-            (f"something that cannot be read ({reason})", f"无法读取的内容（{reason}）"),
-        ) from e
+        raise model_fault(name, expected, message("file.not_readable", reason=reason)) from e
     if not start:
-        raise model_fault(name, expected, ("an empty file", "空文件"))
+        raise model_fault(name, expected, message("file.empty"))
     if start.startswith(_LFS):
-        raise model_fault(
-            name,
-            expected,
-            ("a Git-LFS pointer instead of the file", "Git-LFS 指针，而不是文件本身"),
-        )
+        raise model_fault(name, expected, message("file.lfs_pointer"))
     return start
 
 
-def text(root: Path, name: str, expected: tuple[str, str], limit: int = 64 << 20) -> str:
+def text(root: Path, name: str, expected: Message, limit: int = 64 << 20) -> str:
     """The whole of a UTF-8 text file of `limit` bytes at most. Raises NotReady."""
     head(root, name, expected)
     if (root / name).stat().st_size > limit:
-        raise model_fault(name, expected, (f"more than {limit} bytes", f"超过 {limit} 字节的文件"))
+        raise model_fault(name, expected, message("file.more_bytes", limit=limit))
     try:
         return (root / name).read_bytes().decode("utf-8")
     except UnicodeDecodeError as e:
-        raise model_fault(
-            name,
-            expected,
-            (
-                f"bytes that are no UTF-8 text (at {e.start})",
-                f"不是 UTF-8 文本的字节（位置 {e.start}）",
-            ),
-        ) from e
+        raise model_fault(name, expected, message("file.not_utf8", start=e.start)) from e
 
 
 def zipped(root: Path, name: str) -> zipfile.ZipFile:
@@ -80,24 +62,18 @@ def zipped(root: Path, name: str) -> zipfile.ZipFile:
 
     Raises NotReady.
     """
-    expected = ("a PyTorch weight file (zip container)", "PyTorch 权重文件（zip 容器）")
+    expected = message("file.pytorch_zip")
     start = head(root, name, expected)
     try:
         return zipfile.ZipFile(root / name)
     except (zipfile.BadZipFile, OSError, ValueError, EOFError) as e:
         size = (root / name).stat().st_size
         if start.startswith(b"PK"):
-            found = (
-                f"a container whose end is missing ({size} bytes)",
-                f"结尾缺失的容器（{size} 字节）",
-            )
+            found = message("file.cut_container", size=size)
         elif start[:1] == b"\x80":
-            found = (
-                "a bare pickle, which could run code and is not opened",
-                "裸 pickle 文件，可能执行代码，不予打开",
-            )
+            found = message("file.bare_pickle")
         else:
-            found = (f"another kind of file ({size} bytes)", f"别的类型的文件（{size} 字节）")
+            found = message("file.other_kind", size=size)
         raise model_fault(name, expected, found) from e
 
 
@@ -106,7 +82,7 @@ def check_records(root: Path, name: str) -> None:
 
     Reads the whole file once. Raises NotReady.
     """
-    expected = ("records that fit their checksums", "与校验和一致的内容")
+    expected = message("file.records_fit_checksums")
     with zipped(root, name) as container:
         try:
             bad = container.testzip()
@@ -119,11 +95,9 @@ def check_records(root: Path, name: str) -> None:
             ValueError,
             OverflowError,
         ) as e:
-            raise model_fault(name, expected, ("a damaged container", "损坏的容器")) from e
+            raise model_fault(name, expected, message("file.damaged_container")) from e
         if bad is not None:
-            raise model_fault(
-                name, expected, (f"damaged bytes in record {bad}", f"记录 {bad} 的字节已损坏")
-            )
+            raise model_fault(name, expected, message("file.damaged_record", bad=bad))
 
 
 def fingerprint(root: Path, name: str) -> str:

@@ -53,10 +53,5 @@ def pin_weights(
 ) -> None:
     files = mapped_files(root, device_config.precision, device_config.lm, parts)
     if not files:
-        raise NotReady(
-            f"There are no weights to pin in {device_config.precision}: run"
-            " scripts/convert_weights.py first.",
-            f"没有可锁定的 {device_config.precision} 权重：请先运行 scripts/convert_weights.py。",
-            code="no_converted",
-        )
+        raise NotReady("no_converted", precision=device_config.precision)
     lock.pin(files, available(device_config.device))

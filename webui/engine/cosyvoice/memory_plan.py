@@ -78,13 +78,7 @@ class MemoryPlan:
         for needed, free in ((self.needed, self.available), (self.host_needed, self.host)):
             if free and free < needed:
                 gb = needed / 2**30, free / 2**30
-                raise NotReady(
-                    f"{title} needs {gb[0]:.1f} GB of memory here, {gb[1]:.1f} GB are free. Close"
-                    " other programs, or use the built-in voice.",
-                    f"{title} 在这里需要 {gb[0]:.1f} GB 内存，现在只有 {gb[1]:.1f} GB 可用。"
-                    "请关闭其他程序，或使用内置音色。",
-                    code="no_memory",
-                )
+                raise NotReady("no_memory.model", title=title, needed_gb=gb[0], free_gb=gb[1])
         rest = int(self.voice * (1 - USUAL_VOICE_S / VOICE_S))
         if self.available and self.available < self.speaking + rest:
             log.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...messages import message
 from ..registry import GENERATIONS, yamls
 from .checkpoint import tensor_names
 from .model_faults import model_fault
@@ -23,15 +24,8 @@ def model_spec_of(root: Path) -> ModelSpec:
     """
     found = yamls(root)
     if not found:
-        expected = (
-            "a CosyVoice model directory with one of " + ", ".join(GENERATIONS),
-            "CosyVoice 模型目录，其中有 " + "、".join(GENERATIONS) + " 之一",
-        )
-        what = (
-            ("no such file", "没有这样的文件")
-            if root.is_dir()
-            else ("no directory of that name", "没有这个目录")
-        )
+        expected = message("file.one_of_models", names=GENERATIONS)
+        what = message("file.none_such") if root.is_dir() else message("file.no_directory")
         raise model_fault(root.name, expected, what)
     if len(found) == 1:
         return MODEL_SPECS[found[0]]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotReady
+from ...messages import message
 from ...types import CONVERT, SpeechRequest
 from ..registry import GENERATIONS
 from . import file_checks
@@ -113,19 +114,19 @@ class CosyVoice1:
 
         Raises NotReady naming the first file or field that does not fit.
         """
-        on_progress(0.02, "Checking model files", "正在校验模型文件")
+        on_progress(0.02, *message("progress.checking_files"))
         check_files(SPEC, root, device_config.precision)
         spec = read_spec(root, steps)
         tokenizer = WhisperTokenizer(root, FACTS[spec.release].tags, end_of_prompt)
         check_rows(spec, tokenizer)
-        on_progress(0.1, "Loading the voice networks", "正在载入声音网络")
+        on_progress(0.1, *message("progress.voice_networks"))
         ready = presets(root, None)
         if spec.release in NEEDS_SPEAKERS and not ready:
             raise no_speakers(root)
         prompt_encoder = prompt_encoder_of(SPEC, root, tokenizer, HEARING, ready)
-        on_progress(0.25, "Loading the language model", "正在载入语言模型")
+        on_progress(0.25, *message("progress.language_model"))
         lm = language_model(root, spec.lm, device_config, on_progress)
-        on_progress(0.6, "Loading the acoustic model", "正在载入声学模型")
+        on_progress(0.6, *message("progress.acoustic_model"))
         exact = (
             "fp32" if device_config.precision == "fp16" else device_config.precision
         )  # in fp16 the flow was heard to give silence
@@ -135,7 +136,7 @@ class CosyVoice1:
             DTYPES[exact],
             device_config.device,
         )
-        on_progress(0.8, "Loading the vocoder", "正在载入声码器")
+        on_progress(0.8, *message("progress.vocoder"))
         vocoder = VocoderV1.of(
             dims_of(spec.hift), component_state(root, "hift"), torch.float32, device_config.device
         ).narrow(device_config.convolutions)
@@ -235,9 +236,7 @@ def no_speakers(root: Path) -> NotReady:
     Raises NotReady where the file is missing or unreadable.
     """
     file_checks.head(root, SPEAKERS, NEEDED)
-    return model_fault(
-        SPEAKERS, ("at least one ready speaker", "至少一个预训练音色"), ("none", "没有")
-    )
+    return model_fault(SPEAKERS, message("file.ready_speaker"), message("file.none"))
 
 
 def check_rows(spec: ModelSizesV1, tokenizer: WhisperTokenizer) -> None:

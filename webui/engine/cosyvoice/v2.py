@@ -12,6 +12,7 @@ from typing import Self
 
 import torch
 
+from ...messages import message
 from ...types import CONVERT, MODES, SpeechRequest
 from ..registry import GENERATIONS
 from .checkpoint import COMPONENTS, Parts, component_state, marked
@@ -98,27 +99,27 @@ class CosyVoice2:
 
         Raises NotReady naming the first file or field that does not fit.
         """
-        on_progress(0.02, "Checking model files", "正在校验模型文件")
+        on_progress(0.02, *message("progress.checking_files"))
         model_spec = replace(cls.default_spec(), components=parts or cls.default_spec().components)
         check_files(model_spec, root, device_config.precision)
         spec, parts = model_spec.read_spec(root, steps), model_spec.components
         tokenizer = cls.tokenizer_kind(root)
         mark = marked(root, device_config.precision, parts)
-        on_progress(0.1, "Loading the voice networks", "正在载入声音网络")
+        on_progress(0.1, *message("progress.voice_networks"))
         ready = presets(root)
         prompt_encoder = prompt_encoder_of(
             model_spec, root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes), ready
         )
-        on_progress(0.25, "Loading the language model", "正在载入语言模型")
+        on_progress(0.25, *message("progress.language_model"))
         lm = language_model(root, spec.lm, device_config, on_progress, parts)
-        on_progress(0.6, "Loading the acoustic model", "正在载入声学模型")
+        on_progress(0.6, *message("progress.acoustic_model"))
         flow = cls.flow_kind.of(
             cls.flow_dims.of(spec.flow),
             component_state(root, "flow", device_config.precision, parts),
             device_config.dtype,
             device_config.device,
         )
-        on_progress(0.8, "Loading the vocoder", "正在载入声码器")
+        on_progress(0.8, *message("progress.vocoder"))
         vocoder = cls.vocoder_kind.of(
             VocoderDims.of(spec.hift),
             component_state(root, "hift", "fp32", parts),
@@ -247,11 +248,7 @@ def language_model(
 
 def converting(on_progress: Progress) -> Callable[[float], None]:
     """How far the language model's conversion is, as a part of the whole start."""
-    return lambda done: on_progress(
-        0.25 + 0.35 * done,
-        "Converting the language model to int8, once for this model",
-        "正在把语言模型转换为 int8，每个模型只需一次",
-    )
+    return lambda done: on_progress(0.25 + 0.35 * done, *message("progress.converting_int8"))
 
 
 def warm_prompt(codes: int, ids: int = 80, frames_per_id: int = FRAMES_PER_ID) -> PromptFeatures:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ...errors import BadInput, Cancelled, EngineFault, KaikouError, NotReady
+from ...messages import Message, message
 from ...text import EVENTS, unknown_tags
 from ...types import MODES, Abilities, Chunk, Health, Prompt, SpeechRequest
 from .instructions import STYLES, understood
@@ -35,10 +36,6 @@ MAX_PROMPTS = 128
 # of one step, when nobody listens: fewer questions to the worker, which stops earlier when it is
 # called
 STRETCH_S = 12.0
-_NOT_FINITE = (
-    "The reference holds values that are not numbers. Export it again.",
-    "参考音频里有无效数值，请重新导出。",
-)
 
 
 class Speech:
@@ -177,7 +174,7 @@ class EspeakEngine:
         self._prompts: OrderedDict[str, Prompt] = OrderedDict()
         self._guard = threading.Lock()
         self._rtf = 0.02
-        self._health = Health("starting", "The built-in voice is starting.", "内置音色正在启动。")
+        self._health = Health("starting", *message("health.builtin_starting"))
 
     def describe(self) -> Abilities:
         return Abilities(
@@ -224,7 +221,7 @@ class EspeakEngine:
         """
         sound = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
         if not math.isfinite(float(sound.sum(dtype=np.float64))):
-            raise BadInput(*_NOT_FINITE, code="not_finite", param="reference")
+            raise BadInput("not_finite.reference", param="reference")
         fingerprint = hashlib.sha256(
             f"{NAME} {PROMPT_VERSION} {rate} {language} {transcript} ".encode() + sound.tobytes()
         ).hexdigest()
@@ -245,11 +242,7 @@ class EspeakEngine:
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         if prompt.engine != NAME or prompt.version != PROMPT_VERSION:
-            raise EngineFault(
-                "This voice was prepared for another engine. Choose it again.",
-                "这个声音是给另一个引擎准备的，请重新选择。",
-                code="wrong_prompt",
-            )
+            raise EngineFault("wrong_prompt")
         if not request.voice_engine:
             request, _ = self.settle(request)
         # a text that arrives in pieces is settled by its first: a later one may be in another
@@ -258,7 +251,7 @@ class EspeakEngine:
         lanes = self.natural.lanes if is_natural else self._lanes
         if not lanes:
             told = self.natural.health()
-            raise NotReady(told.reason, told.reason_zh, code="no_natural", retry_after_s=5)
+            raise NotReady(Message(told.reason, told.reason_zh), code="no_natural", retry_after_s=5)
         speech = Speech(lanes[lane], next(self._numbers), request, prompt, is_natural)
         with self._guard:
             for name in [k for k, s in self._speeches.items() if not len(s)]:
@@ -294,8 +287,7 @@ class EspeakEngine:
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
         told = understood(request.instruction)[1] if request.instruction.strip() else []
         tags = [
-            (f"Unknown tag {tag}: it would be read aloud.", f"不认识的标记 {tag}，会被读出来。")
-            for tag in unknown_tags(request.text, EVENTS)[:3]
+            message("note.unknown_tag", tag=tag) for tag in unknown_tags(request.text, EVENTS)[:3]
         ]
         return [*told, *tags, *cannot_read(request.text, request.language)]
 
@@ -317,4 +309,4 @@ class EspeakEngine:
         for lane in (*self._lanes, self._listener):
             lane.close()
         with self._guard:
-            self._health = Health("draining", "The built-in voice is closed.", "内置音色已关闭。")
+            self._health = Health("draining", *message("health.builtin_closed"))

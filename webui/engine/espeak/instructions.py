@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from ...messages import message
+
 DIALECTS = ("sichuan", "yue", "dongbei", "tianjin", "henan", "shaanxi", "shandong")
 EMOTIONS = ("happy", "sad", "angry", "calm", "surprise", "fear")
 PACES = ("gentle", "whisper", "fast", "slow", "news", "story")
@@ -87,29 +89,17 @@ _STRONG = re.compile(
     re.I,
 )
 _CANNOT = (
-    (r"唱|歌声|哼|\bsing|\bsong|\bhum\b", "It cannot sing.", "它不会唱歌。"),
+    (r"唱|歌声|哼|\bsing|\bsong|\bhum\b", message("note.cannot_sing")),
     (r"笑声|大笑|哈哈|笑着|咳嗽|叹气|叹息|哭|laugh|giggl|cough|sigh|sob|cry",
-        "It cannot laugh, cough, sigh or cry.", "它发不出笑声、咳嗽、叹气或哭声。"),
+        message("note.cannot_laugh")),
     (r"上海|闽南|客家|湖南|长沙|武汉|湖北|云南|贵州|江西|宁夏|甘肃|台湾|杭州|苏州|温州|shanghai|"
      r"hokkien|minnan|hakka|hunan|wuhan|yunnan",
-     "It does not know this dialect.", "它不会这种方言。"),
-    (r"口音|腔调|accent", "It cannot put on a foreign accent.", "它模仿不了外国口音。"),
+     message("note.unknown_dialect")),
+    (r"口音|腔调|accent", message("note.no_accent")),
     (r"机器人|佩奇|卡通|动漫|老人|老爷爷|老奶奶|小孩|孩子|童声|机械音|robot|cartoon|child|old "
      r"(?:man|woman)|elderly|character|role",
-     "It cannot act a character; the voice stays that of the clip.",
-     "它不会扮演角色，音色始终跟随参考音频。"),
+     message("note.no_character")),
 )  # fmt: skip
-_COLOURING = (
-    "A dialect is only an accent: the tones follow it, the words do not.",
-    "方言只是腔调：声调会跟着变，用词不变。",
-)
-_NOTHING = (
-    (
-        "The built-in voice found nothing in this instruction that it can follow; it knows simple"
-        " moods, tempo, whisper and a few dialects."
-    ),
-    "内置音色没有读懂这条指令：它只会简单的情绪、快慢、低语和几种方言。",
-)
 
 
 def _found(instruction: str) -> list[tuple[str, float]]:
@@ -159,9 +149,9 @@ def understood(instruction: str) -> tuple[list[str], list[tuple[str, str]]]:
     if not instruction.strip():
         return [], []
     keys = [key for key, _ in _found(instruction)]
-    sentences = [(en, zh) for words, en, zh in _CANNOT if re.search(words, instruction, re.I)]
+    sentences = [sentence for words, sentence in _CANNOT if re.search(words, instruction, re.I)]
     if any(k in DIALECTS and k != "yue" for k in keys):
-        sentences.append(_COLOURING)
+        sentences.append(message("note.dialect_is_accent"))
     if not keys and not sentences:
-        sentences.append(_NOTHING)
+        sentences.append(message("note.nothing_understood"))
     return keys, sentences

@@ -36,13 +36,6 @@ _REMEMBERING = (b"echo", b"breath", b"breathw", b"flutter", b"roughness")
 _SYNCHRONOUS, _UTF8, _INLINE_PHONEMES, _PHONEME_EVENTS, _RATE = 2, 1, 0x100, 1, 1
 _WORD, _PHONEME = 1, 7
 _IPA_TIED = 0x82 | ord("^") << 8  # of espeak_TextToPhonemes: IPA, sounds of several letters tied
-MISSING = (
-    (
-        "The built-in voice needs eSpeak NG, which is not on this computer. Install the package"
-        " espeakng-loader, or eSpeak NG itself."
-    ),
-    "内置音色需要 eSpeak NG，这台电脑上没有。请安装 espeakng-loader 包，或安装 eSpeak NG。",
-)
 
 
 class _EventId(ctypes.Union):
@@ -85,7 +78,7 @@ def find_library(system_path: str = "") -> tuple[str, str | None]:
         found = ctypes.util.find_library("espeak-ng")
         if found:
             return found, None
-        raise NotReady(*MISSING, code="no_espeak") from None
+        raise NotReady("no_espeak") from None
 
 
 def one_at_a_time(method):
@@ -110,12 +103,12 @@ class EspeakLibrary:
         try:
             self._lib = ctypes.CDLL(path)
         except OSError as e:
-            raise NotReady(*MISSING, code="no_espeak") from e
+            raise NotReady("no_espeak") from e
         rate = self._lib.espeak_Initialize(
             _SYNCHRONOUS, 60, data.encode() if data else None, _PHONEME_EVENTS | 1 << 15
         )
         if rate != 22050 or not hasattr(self._lib, "espeak_ng_SetVoiceByFile"):
-            raise NotReady(*MISSING, code="no_espeak")
+            raise NotReady("no_espeak")
         folder = ctypes.c_char_p()
         self._lib.espeak_Info.restype = ctypes.c_char_p
         self._lib.espeak_Info(ctypes.byref(folder))
@@ -153,7 +146,7 @@ class EspeakLibrary:
                 language = (self._data / "lang" / VOICE_FILES[plain]).read_bytes()
                 variant = (self._data / "voices" / "!v" / "f5").read_bytes()
             except OSError as e:
-                raise NotReady(*MISSING, code="no_espeak") from e
+                raise NotReady("no_espeak") from e
             skip = (b"language", b"name", b"gender", *_REMEMBERING)
             kept = [
                 line

@@ -14,6 +14,8 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...messages import message
+
 PAUSE_SENTENCE_S, PAUSE_COMMA_S, PAUSE_SWITCH_S = 0.24, 0.12, 0.03
 MAX_WIDE, MAX_NARROW = 36, 110  # letters in one utterance: bounds the work before the next block
 LATIN_VOICES = ("en", "de", "es", "fr", "it")
@@ -130,12 +132,7 @@ def is_japanese(text: str, language: str) -> bool:
 def cannot_read(text: str, language: str = "auto", to_kana: bool = False) -> list[tuple[str, str]]:
     """Sentences (en, zh) about what will not be read as it should be."""
     if not to_kana and is_japanese(text, language) and any(script_of(c) == "han" for c in text):
-        return [
-            (
-                "The built-in voice reads kanji as Chinese; write them in kana.",
-                "内置音色会把日文汉字读成中文，请改写成假名。",
-            )
-        ]
+        return [message("note.kanji_builtin")]
     return []
 
 

@@ -33,24 +33,6 @@ CANDIDATES = 5
 DEFAULT_HZ, DEFAULT_SD = 170.0, 2.5 * math.log(2) / 12
 
 
-def refuse(code: str) -> BadInput:
-    en, zh = {
-        "not_finite": (
-            "The reference holds values that are not numbers. Export it again.",
-            "参考音频里有无效数值，请重新导出。",
-        ),
-        "silent": (
-            "The reference is silent. Record or choose another clip.",
-            "参考音频没有声音，请重新录制或换一段。",
-        ),
-        "too_short": (
-            "The reference has less than 0.8 seconds of speech. Three to ten seconds work best.",
-            "参考音频里的人声不足 0.8 秒，3 到 10 秒效果最好。",
-        ),
-    }[code]
-    return BadInput(en, zh, code=code, param="reference")
-
-
 def at_rate(samples: np.ndarray, rate: int, wanted: tuple[int, ...]) -> list[np.ndarray]:
     """Resample by one transform, without DC and what lies below 50 Hz: float32 arrays at each
     wanted rate.
@@ -159,11 +141,11 @@ def listen(samples: np.ndarray, rate: int) -> Profile:
     """float (n,) at `rate` Hz -> Profile. Raises BadInput: not_finite, silent, too_short."""
     x = np.asarray(samples, dtype=np.float64).reshape(-1)[: int(MAX_S * rate)]
     if not np.isfinite(x).all():
-        raise refuse("not_finite")
+        raise BadInput("not_finite.reference", param="reference")
     if len(x) < MIN_ACTIVE_S * rate:
-        raise refuse("too_short")
+        raise BadInput("too_short.reference", param="reference")
     if np.sqrt(np.mean(x * x)) < 1e-4:
-        raise refuse("silent")
+        raise BadInput("silent.reference", param="reference")
     wide, narrow = at_rate(x, rate, (RATE_HZ, PITCH_HZ))
     times = (np.arange(int(len(wide) / RATE_HZ / FRAME_S)) + 0.5) * FRAME_S
     centres = np.round(times * RATE_HZ).astype(np.int64)
@@ -171,10 +153,10 @@ def listen(samples: np.ndarray, rate: int) -> Profile:
     loudness = 10 * np.log10(np.mean(blocks * blocks, axis=1) + 1e-10)
     peak = np.percentile(loudness, 95)
     if peak < -65:
-        raise refuse("silent")
+        raise BadInput("silent.reference", param="reference")
     active = loudness > peak - 30
     if active.sum() * FRAME_S < MIN_ACTIVE_S:
-        raise refuse("too_short")
+        raise BadInput("too_short.reference", param="reference")
     rms = math.sqrt(float(np.mean(10 ** (loudness[active] / 10))))
     wide, narrow = wide * np.float32(0.1 / rms), narrow * np.float32(0.1 / rms)
     f0, _ = track_pitch(narrow, times)
@@ -235,4 +217,4 @@ def breathiness(
     return np.exp(np.log(np.clip(ap, 1e-4, 1.0)).mean(axis=0))[::2].astype(np.float32)
 
 
-__all__ = ["DCT", "breathiness", "listen", "refuse", "syllable_rate", "target_hz", "track_pitch"]
+__all__ = ["DCT", "breathiness", "listen", "syllable_rate", "target_hz", "track_pitch"]

@@ -150,7 +150,7 @@ class WorkerConnection:
 
     def _spawn(self) -> None:
         if self._closed:
-            raise errors.NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
+            raise errors.NotReady("closing")
         self._hang_up()
         self._sock, self._bell, self.life = self._home.connect(self._number, self.life)
         self._source = self._sock.makefile("rb")
@@ -161,11 +161,7 @@ class WorkerConnection:
             header, _ = receive(self._source.read)
         except (Closed, OSError) as e:  # OSError: another lane has ended the process meanwhile
             self._kill()
-            raise errors.NotReady(
-                "The built-in voice could not start. See the log.",
-                "内置音色没能启动，请查看日志。",
-                code="no_worker",
-            ) from e
+            raise errors.NotReady("no_worker") from e
         if "error" in header:
             self._kill()
             raise errors.error_from_dict(header["error"])

@@ -104,12 +104,7 @@ class Network:
                 self.generator = generator.result()
         except Exception as e:  # onnxruntime's errors have no name in common
             shutil.rmtree(file.parent / FOLDER, ignore_errors=True)  # made anew at the next start
-            raise NotReady(
-                "The natural voice could not be loaded, perhaps for want of memory; the instant"
-                " voice speaks.",
-                "自然音色没能载入（可能内存不够），先用即时音色。",
-                code="natural_unloadable",
-            ) from e
+            raise NotReady("natural_unloadable") from e
 
     def trunk(
         self,

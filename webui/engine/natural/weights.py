@@ -43,12 +43,7 @@ def obtain(folders: Iterable[Path], packages: Iterable[str] = PACKAGES) -> Path:
             return _checked(write(_blocks(parts), folder))
         except OSError as e:
             error = e
-    raise NotReady(
-        f"The natural voice's weights cannot be written ({error and error.strerror}); the instant"
-        " voice speaks.",
-        f"自然音色的权重写不进磁盘（{error and error.strerror}），先用即时音色。",
-        code="natural_storage",
-    ) from error
+    raise NotReady("natural_storage.write", reason=error and error.strerror) from error
 
 
 def write(blocks: Iterable[bytes], folder: Path) -> Path:
@@ -67,14 +62,7 @@ def write(blocks: Iterable[bytes], folder: Path) -> Path:
             f.flush()
             os.fsync(f.fileno())
         if digest.hexdigest() != SHA256:
-            raise NotReady(
-                f"The natural voice's weights came damaged: what was to become {FILE} has another"
-                " checksum than it should. Fetch them with python scripts/fetch_models.py natural;"
-                " the instant voice speaks.",
-                f"自然音色的权重已损坏：拼成的 {FILE} 校验和不对。请运行 python"
-                " scripts/fetch_models.py natural 重新获取，先用即时音色。",
-                code="natural_damaged",
-            )
+            raise NotReady("natural_damaged.parts", file=FILE)
         os.chmod(draft, 0o644)
         os.replace(draft, folder / FILE)
     finally:
@@ -100,12 +88,7 @@ def _parts(packages: Iterable[str]) -> Iterator[Path]:
         places = list(spec.submodule_search_locations or ()) if spec is not None else []
         part = Path(places[0]) / "part.bin" if places else None
         if part is None or not part.is_file():
-            raise NotReady(
-                f"The natural voice is not installed (package {package.replace('_', '-')} is"
-                " missing); the instant voice speaks.",
-                f"自然音色还没有装好（缺少 {package.replace('_', '-')}），先用即时音色。",
-                code="natural_missing",
-            )
+            raise NotReady("natural_missing.package", package=package.replace("_", "-"))
         yield part
 
 
@@ -121,18 +104,9 @@ def _checked(path: Path) -> Path:
             and _sum(path, about.st_size, about.st_mtime_ns, about.st_ino) == SHA256
         )
     except OSError as e:
-        raise NotReady(
-            f"The natural voice's weights cannot be read ({e.strerror}); the instant voice speaks.",
-            f"读不了自然音色的权重（{e.strerror}），先用即时音色。",
-            code="natural_storage",
-        ) from e
+        raise NotReady("natural_storage.read", reason=e.strerror) from e
     if not is_right:
-        raise NotReady(
-            f"The natural voice's weights are damaged: {path} has another checksum than it should."
-            " Delete it and start again; the instant voice speaks.",
-            f"自然音色的权重已损坏：{path} 的校验和不对。请删除后重新启动，先用即时音色。",
-            code="natural_damaged",
-        )
+        raise NotReady("natural_damaged.file", path=path)
     return path
 
 

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...errors import KaikouError, NotReady
+from ...messages import message
 from ...types import Health, Prompt, SpeechRequest
 from ..espeak.instructions import read
 from ..espeak.worker_process import WorkerConnection, WorkerProcess
@@ -30,26 +31,10 @@ STALL_S = 30.0  # the trunk of a clause takes seconds on a busy machine
 RETRY_S = 20.0  # between two tries to bring back a process that could not be started again
 WARM_S = 180.0  # nobody waits for it, and what fails here is not tried again before the next start
 LANGUAGES = ("", "auto", "zh", "en")
-STARTING = (
-    "The natural voice is still loading; the instant voice speaks meanwhile.",
-    "自然音色还在载入，这一句先用即时音色。",
-)
-_LOADING = (
-    "The natural voice is still loading. Try again in a moment.",
-    "自然音色还在载入，请稍后再试。",
-)
-_ABSENT = (
-    "This studio has no natural voice; the instant voice speaks.",
-    "这里没有自然音色，改用即时音色。",
-)
-_STYLE = (
-    "The natural voice knows no dialects and cannot whisper; the instant voice speaks.",
-    "自然音色不会方言和低语，改用即时音色。",
-)
-_TEXT = (
-    "The natural voice reads Chinese and English only; the instant voice speaks.",
-    "自然音色只会读中文和英文，改用即时音色。",
-)
+STARTING = message("health.natural_starting")
+_ABSENT = message("health.natural_absent")
+_STYLE = message("note.natural_style")
+_TEXT = message("note.natural_language")
 
 
 class NaturalLanes:
@@ -84,12 +69,7 @@ class NaturalLanes:
         lanes: list[WorkerConnection] = []
         try:
             if find_spec("onnxruntime") is None:
-                raise NotReady(
-                    "The natural voice needs the package onnxruntime, which this computer has not;"
-                    " the instant voice speaks.",
-                    "自然音色需要 onnxruntime，这台电脑上没有，先用即时音色。",
-                    code="natural_missing",
-                )
+                raise NotReady("natural_missing.onnxruntime")
 
             file = weights.obtain(self._folders)
             flags = [f"--library={self._library}"] if self._library else []
@@ -147,14 +127,7 @@ class NaturalLanes:
         """Why the natural voice is not the usual one."""
         health, state = self.health(), self.state()
         if state == "slow":
-            return (
-                (
-                    f"On this machine the natural voice takes {self.rtf:.1f} s for each second of"
-                    " sound, so the instant voice is the usual one. Natural can still be chosen."
-                ),
-                f"这台机器上自然音色合成 1 秒语音要 {self.rtf:.1f} "
-                f"秒，所以默认使用即时音色；自然音色仍可选用。",
-            )
+            return message("note.natural_slow", rtf=self.rtf)
         return (health.reason, health.reason_zh) if state in ("starting", "broken") else None
 
     def choose(self, request: SpeechRequest) -> tuple[str, list[Sentence]]:
@@ -177,7 +150,7 @@ class NaturalLanes:
         if health.state == "ready":
             return "natural", []
         if request.priority > 0:
-            raise NotReady(*_LOADING, code="natural_loading", retry_after_s=2)
+            raise NotReady("natural_loading", retry_after_s=2)
         return "instant", [STARTING]
 
     def _try_again(self) -> None:
@@ -220,12 +193,7 @@ def _broken(error: Exception) -> Health:
     if isinstance(error, NotReady) and error.code != "no_worker":
         return Health("broken", error.en, error.zh)
     reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    return Health(
-        "broken",
-        f"The natural voice could not be started{reason}, perhaps for want of memory; the instant"
-        " voice speaks.",
-        f"自然音色没能启动{reason}，可能内存不够；改用即时音色。",
-    )
+    return Health("broken", *message("health.natural_broken", reason=reason))
 
 
 def _wake(lane: WorkerConnection) -> None:

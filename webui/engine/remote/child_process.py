@@ -31,20 +31,11 @@ Answer = tuple[dict, bytes]
 
 
 def lost() -> EngineFault:
-    return EngineFault(
-        "The voice engine ended unexpectedly and is being restarted. Please try again in a moment.",
-        "语音引擎意外退出，正在重启，请稍后再试。",
-        code="engine_lost",
-    )
+    return EngineFault("engine_lost.ended")
 
 
 def unreadable(what: str) -> EngineFault:
-    return EngineFault(
-        f"The voice engine sent something that cannot be read ({what}) and is being restarted."
-        " Please try again.",
-        f"语音引擎发来了无法识别的数据（{what}），正在重启，请再试一次。",
-        code="bad_frame",
-    )
+    return EngineFault("bad_frame", what=what)
 
 
 class Call:
@@ -128,11 +119,7 @@ class ChildProcess:
                 body,
             )
         except Oversized as error:
-            raise TooLarge(
-                f"This is more than the voice engine takes at once ({MAX_BODY >> 20} MB).",
-                f"一次交给语音引擎的数据不能超过 {MAX_BODY >> 20} MB。",
-                code="too_large_frame",
-            ) from error
+            raise TooLarge("too_large_frame", mb=MAX_BODY >> 20) from error
         voice = (
             pack(
                 {"op": "voice", "key": key_of(prompt), "prompt": words_of_prompt(prompt)},

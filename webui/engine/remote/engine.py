@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ...errors import EngineFault, EngineStalled, KaikouError, NotReady, error_from_dict
+from ...messages import Message, message
 from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from .child_process import ChildProcess, lost
 from .client_stream import ClientStream
@@ -30,7 +32,7 @@ USUAL = Timeouts()
 
 
 def closing() -> NotReady:
-    return NotReady("The studio is closing.", "工作室正在关闭。", code="closing")
+    return NotReady("closing")
 
 
 class RemoteEngine:
@@ -49,9 +51,7 @@ class RemoteEngine:
         self._lock = threading.Lock()
         self._life: ChildProcess | None = None
         self._about: Abilities | None = None
-        self._health = Health(
-            "starting", "The voice engine's process is starting.", "语音引擎进程正在启动。"
-        )
+        self._health = Health("starting", *message("health.process_starting"))
         self._refusal: Callable[[], KaikouError] | None = None  # why it is over for good
         self._is_ready = False
         self._restarts: deque[float] = deque()
@@ -166,7 +166,7 @@ class RemoteEngine:
             self._closing.set()
             self._is_ready, life = False, self._life
             self._health, self._refusal = (
-                Health("draining", "The voice engine is closed.", "语音引擎已关闭。"),
+                Health("draining", *message("health.process_closed")),
                 closing,
             )
         if life is not None:
@@ -187,11 +187,7 @@ class RemoteEngine:
         wait_s = max(
             1, math.ceil(self._start_s - (time.monotonic() - self._born_s if self._born_s else 0.0))
         )
-        return NotReady(
-            f"The voice engine is starting. Try again in {wait_s} s.",
-            f"语音引擎正在启动，请 {wait_s} 秒后再试。",
-            retry_after_s=wait_s,
-        )
+        return NotReady("notready.process_starting", retry_after_s=wait_s)
 
     # ---- the supervisor's thread -----------------------------------------------------------------
     def _supervise(self) -> None:
@@ -214,11 +210,7 @@ class RemoteEngine:
         except OSError as error:
             why = error.strerror or str(error)
             return (
-                EngineFault(
-                    f"The voice engine's process could not be made: {why}.",
-                    f"无法建立语音引擎进程：{why}。",
-                    code="engine_lost",
-                ),
+                EngineFault("engine_lost.not_made", why=why),
                 0,
             )
         with self._lock:
@@ -291,16 +283,15 @@ class RemoteEngine:
         if self._is_ready and told.state == "broken":
             life.end(
                 lambda: EngineFault(
-                    told.reason or lost().en, told.reason_zh or lost().zh, code="engine_lost"
+                    Message(told.reason or lost().en, told.reason_zh or lost().zh),
+                    code="engine_lost",
                 )
             )
             return
         if told.state == "starting" and self.restarts:
-            told = replace(
-                told,
-                reason=f"Restarting after a failure. {told.reason}",
-                reason_zh=f"故障后正在重启。{told.reason_zh}",
-            )
+            reason = Message(told.reason, told.reason_zh)
+            en, zh = message("health.restarting", reason=reason)
+            told = replace(told, reason=en, reason_zh=zh)
         if self._is_ready or (told.state == "starting" and told.reason):
             with self._lock:
                 if self._closing.is_set() or self._refusal is not None or life.over.is_set():
@@ -320,20 +311,17 @@ class RemoteEngine:
             self._restarts.popleft()
         n = len(self._restarts)
         if n >= timeouts.max_restarts:
-            minutes = max(1, round(timeouts.window_s / 60))
-            en = (
-                f"The voice engine failed {n + 1} times within {minutes} min and is not started"
-                " again by itself. Try again at the top of the page; the log says more. The last"
-                f" time: {ended}"
+            broken = partial(
+                NotReady,
+                "broken.gave_up",
+                n=n + 1,
+                minutes=max(1, round(timeouts.window_s / 60)),
+                fault=Message(ended, fault.zh),
             )
-            zh = (
-                f"语音引擎在 {minutes} 分钟内失败了 {n + 1} 次，不再自动重启。"
-                f"可在页面顶部点“重试”，原因见日志。最近一次：{fault.zh}"
-            )
-            log.error("%s", en)
-            self._refuse(lambda: NotReady(en, zh, code="broken"))
+            log.error("%s", broken())
+            self._refuse(broken)
             if self._first.done() and not self._closing.is_set():
-                self.on_broken(NotReady(en, zh, code="broken"))
+                self.on_broken(broken())
             return False
         log.error(
             "the engine's process is lost (%s); restart %d of %d",

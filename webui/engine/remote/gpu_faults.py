@@ -65,17 +65,7 @@ def is_sticky(error: BaseException) -> bool:
 
 def as_engine_error(error: BaseException) -> EngineFault:
     if is_memory(error):
-        return EngineFault(
-            "The memory ran out on this request. Try a shorter text, or wait until others have"
-            " ended.",
-            "内存不足，这一条没有完成。请缩短文本，或等其他任务结束。",
-            code="out_of_memory",
-        )
+        return EngineFault("out_of_memory.memory")
     if is_sticky(error):
-        return EngineFault(
-            "The computing device failed; the voice engine is being restarted. Please try again in"
-            " a moment.",
-            "计算设备出错，语音引擎正在重启，请稍后再试。",
-            code="device_fault",
-        )
+        return EngineFault("device_fault")
     return EngineFault()

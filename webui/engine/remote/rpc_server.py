@@ -172,11 +172,7 @@ class RpcServer:
     def _start(self, kind: str, arguments: dict) -> None:
         try:
             if kind not in self._kinds:
-                raise NotReady(
-                    f"There is no engine “{kind[:40]}”.",
-                    f"没有引擎「{kind[:40]}」。",
-                    code="no_engine",
-                )
+                raise NotReady("no_engine", kind=kind[:40])
             with self._stir.working():
                 self._engine = self._kinds[kind](**arguments)
                 self._engine.start()
@@ -186,9 +182,7 @@ class RpcServer:
             self._send({"op": "failed", "error": error.to_dict()})
         except Exception as error:  # an engine's own bug must not leave the page waiting for ever
             log.exception("the engine failed to start")
-            broken = NotReady(
-                f"The engine could not start: {error}.", f"引擎无法启动：{error}。", code="broken"
-            )
+            broken = NotReady("broken.start", error=error)
             self._send({"op": "failed", "error": broken.to_dict()})
 
     def _encode(self, words: dict, body: bytes) -> tuple[dict, bytes]:

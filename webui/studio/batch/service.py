@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import BadInput, KaikouError, NotAllowed, NotFound, NotReady
+from ...messages import message
 from ...store import BatchJob, BlobStore, JobStore, Line
 from ...store.jobs import MAX_OPEN_JOBS, OVER
 from ...types import CONVERT, MAX_TEXT, MODES, SpeechRequest
@@ -87,28 +88,14 @@ class BatchService:
         Raises BadInput with the line's number, NotFound (voice, model), Busy, StorageFull.
         """
         if not asks:
-            raise BadInput(
-                "There is no text in the batch.",
-                "这一批里没有文本。",
-                code="no_lines",
-                param="texts",
-            )
+            raise BadInput("no_lines", param="texts")
         if len(asks) > MAX_LINES:
             raise BadInput(
-                f"A batch may have {MAX_LINES:,} lines at most; this one has {len(asks):,}."
-                " Split it.",
-                f"一批最多 {MAX_LINES:,} 行，现在有 {len(asks):,} 行，请拆开。",
-                code="too_many_lines",
-                param="texts",
+                "too_many_lines.too_many", max_lines=MAX_LINES, n=len(asks), param="texts"
             )
         self._check_model(model)
         if seed is not None and not -1 <= seed < 2**63:
-            raise BadInput(
-                "The seed must be a whole number from 0 to 9223372036854775807.",
-                "种子须是 0 到 9223372036854775807 的整数。",
-                param="seed",
-                code="bad_seed",
-            )
+            raise BadInput("bad_seed", param="seed")
         account, seed = (
             account_of(owner),
             secrets.randbelow(2**31) if seed is None or seed < 0 else seed,
@@ -136,10 +123,7 @@ class BatchService:
                 made.append(_line(n, ask, seed, seen))
             except KaikouError as error:
                 raise type(error)(
-                    f"Line {n}: {error.en}",
-                    f"第 {n} 行：{error.zh}",
-                    code=error.code,
-                    param=error.param,
+                    message("line", n=n, error=error), code=error.code, param=error.param
                 ) from error
         return made
 
@@ -149,12 +133,7 @@ class BatchService:
 
     def _check_voice(self, owner: str, voice_id: str) -> None:
         if self._voice_resolver.voice(owner, voice_id).draft:
-            raise NotAllowed(
-                "Save this clip as a voice first: only saved voices can be used in a batch.",
-                "请先把这段录音存为音色：批量只能用已保存的音色。",
-                code="draft_voice",
-                param="voice",
-            )
+            raise NotAllowed("draft_voice.batch", param="voice")
 
     @property
     def n_open(self) -> int:
@@ -204,11 +183,7 @@ class BatchService:
         """The WAV of a line. Raises NotFound while it is not made."""
         found = self._jobs.lines(self.get(owner, job_id).id, n, 1, "done")
         if not found or found[0].n != n or not self._sounds.has(found[0].key):
-            raise NotFound(
-                "This line has no sound, or not yet.",
-                "这一行没有声音，或者还没做好。",
-                code="no_sound",
-            )
+            raise NotFound("no_sound.line")
         return self._sounds.path(found[0].key)
 
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
@@ -344,12 +319,7 @@ def _line(n: int, ask: LineRequest, job_seed: int, seen: Counter[tuple]) -> Line
     it is.
     """
     if ask.mode not in ("auto", *MODES) or ask.mode == CONVERT:
-        raise BadInput(
-            f"Unknown mode “{ask.mode[:40]}”. Use one of: auto, {', '.join(MODES)}.",
-            f"不认识的模式「{ask.mode[:40]}」，可用：auto、{'、'.join(MODES)}。",
-            param="mode",
-            code="bad_mode",
-        )
+        raise BadInput("bad_mode.or_auto", mode=ask.mode[:40], modes=MODES, param="mode")
     what = (ask.text, ask.voice, ask.mode, ask.instruction)
     seen[what] += 1
     if ask.seed is None or ask.seed == -1:

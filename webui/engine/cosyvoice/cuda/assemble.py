@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from ....messages import message
 from ..flow.dims import FRAMES_PER_ID
 from ..llm.qwen2 import Qwen2LM
 from ..llm.text_lm import RelativeLM
@@ -47,7 +48,7 @@ ROW_BYTES = 80 << 20  # what a call needs for each, counted for the largest
 V1_SLOTS, V1_LEAST_SLOTS, V1_LM_SHARE = (1, 2, 4, 8, 16, 32), 2, 0.4
 V1_REACHES = (256, 512, 1024, 2048, 4096)
 V1_TOGETHER, V1_ROW_SHARE = (1, 2, 4), 0.1
-RECORDING = ("Recording the networks for the GPU", "正在为显卡录制网络")
+RECORDING = message("progress.recording_graphs")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ....errors import EngineFault, NotReady
+from ....messages import Message
 
 log = logging.getLogger(__name__)
 Work = Callable[[], None]
@@ -114,8 +115,8 @@ class Allocator:
     finaliser.
     """
 
-    def __init__(self, count: int, what: tuple[str, str], first: int = 0):
-        """what: the memory is for, in English and Chinese."""
+    def __init__(self, count: int, what: Message, first: int = 0):
+        """what: the memory is for."""
         self.count, self._what = count, what
         self._free = list(range(first, first + count))  # a heap
         self._returned: deque[int] = deque()
@@ -125,12 +126,7 @@ class Allocator:
         while self._returned:
             heapq.heappush(self._free, self._returned.popleft())
         if count > len(self._free):
-            raise EngineFault(
-                f"The GPU's memory for {self._what[0]} is used up. Try again in a moment.",
-                f"显存中{self._what[1]}的空间已用完，请稍后再试。",
-                code="out_of_memory",
-                retry_after_s=2.0,
-            )
+            raise EngineFault("out_of_memory.gpu_units", what=self._what, retry_after_s=2.0)
         return [heapq.heappop(self._free) for _ in range(count)]
 
     def give_back(self, numbers: Iterable[int]) -> None:
@@ -158,12 +154,7 @@ def ran_out(error: BaseException | None) -> bool:
 
 
 def no_memory(what: object) -> NotReady:
-    return NotReady(
-        f"The GPU has too little memory for its prepared graphs (at {what}). Allow fewer streams,"
-        " or close other programs.",
-        f"显存不足，无法准备计算图（{what}）。请减少并发路数，或关闭其他程序。",
-        code="no_memory",
-    )
+    return NotReady("no_memory.graphs", what=what)
 
 
 def fit(buckets: tuple[int, ...], size: int) -> int:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ....errors import EngineFault
+from ....messages import message
 from ..flow import CausalFlow
 from ..flow.causal_flow import Work
 from ..flow.conformer import EncoderCache
@@ -117,8 +118,8 @@ class CapturedFlow(Solve):
         d, batch, most = flow.dims, s.batches[-1], s.ids[-1]
         super().__init__(flow, batch, FRAMES_PER_ID * most)
         self.graphs = Graphs("flow", self.hop, capture or EagerCapture())
-        self.units = Allocator(s.units, ("speech under way", "进行中语音"), SCRATCH + 1)
-        self.slots = Allocator(s.slots, ("voices and streams", "声音与语音流"), SCRATCH + 1)
+        self.units = Allocator(s.units, message("gpu_memory.speech"), SCRATCH + 1)
+        self.slots = Allocator(s.slots, message("gpu_memory.voices"), SCRATCH + 1)
         self.rows = torch.zeros(
             d.euler_steps,
             d.estimator_layers,
@@ -184,11 +185,7 @@ class CapturedFlow(Solve):
         """mel (2 * count, 80) of each. When it raises, nothing of any of them is done."""
         s, furthest = self.sizes, max(work.start for work in works)
         if furthest > s.furthest:
-            raise EngineFault(
-                "This is too long for the acoustic model in one piece. Split it.",
-                "这一段超出声学模型的长度，请拆成几段。",
-                code="too_long",
-            )
+            raise EngineFault("too_long.acoustic_model")
         size = (
             fit(s.ids, max(work.count for work in works)),
             fit(s.batches, len(works)),

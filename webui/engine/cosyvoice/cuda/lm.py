@@ -205,11 +205,7 @@ class CapturedLM:
         holds. Raises EngineFault when a slot does not hold the least, or none is free.
         """
         if past.length + x.shape[1] + draw.least > self.positions:
-            raise EngineFault(
-                "This is too long for the language model in one piece. Split it.",
-                "这一段超出语言模型的长度，请拆成几段。",
-                code="too_long",
-            )
+            raise EngineFault("too_long.language_model")
         (slot,) = self.slots.take(1)
         weakref.finalize(past, self.slots.give_back, [slot])
         self.last[slot].copy_(self.lm.step(x, past)[0])

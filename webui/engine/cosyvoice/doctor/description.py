@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ....messages import message
 from ..frontend.prompt_cache import CachedPrompt
 from ..frontend.prompt_encoder import PromptFeatures
 from ..llm.qwen2 import MAX_IDS_PER_TEXT_ID, StopCriteria
@@ -60,39 +61,18 @@ def _judged(figures: dict) -> Result:
     better = next((end for end in others if read[end] is False), None)
     figures["end_of_prompt"] = usual
     if read[usual] is False:
-        said = (
-            f"A description that ends with {usual} is not read aloud.",
-            f"以 {usual} 结尾的描述不会被读出来。",
-        )
+        said = message("doctor.description_silent", usual=usual)
         return passed("G", "description", said, figures)
     if read[usual] and better is not None:
         figures["end_of_prompt"] = better
-        said = (
-            (
-                f"A description that ends with {usual} is read aloud, with {better} it is not: the"
-                " latter is used from the next start on."
-            ),
-            f"以 {usual} 结尾的描述会被读出来，{better} 则不会：下次启动起改用后者。",
-        )
+        said = message("doctor.description_better", usual=usual, better=better)
         return passed("G", "description", said, figures)
     if read[usual] and all(read[end] for end in others):
-        said = (
-            "A description is read aloud, whichever way it ends.",
-            "不管怎么结尾，描述都会被读出来。",
-        )
-        way_out = (
-            "Speak without an instruction, or with the ready speakers only.",
-            "请不带指令朗读，或只用预训练音色。",
-        )
+        said = message("doctor.description_read_aloud")
+        way_out = message("doctor.description_avoid")
         return failed("G", "description", said, way_out, figures)
-    said = (
-        f"It cannot be told whether a description is read aloud; it goes on to end with {usual}.",
-        f"无法判断描述是否会被读出来，继续以 {usual} 结尾。",
-    )
-    way_out = (
-        "Speak a sentence with a style: if you hear the style's words, report it.",
-        "请带风格读一句，如果听到风格的文字，请反馈。",
-    )
+    said = message("doctor.description_unclear", usual=usual)
+    way_out = message("doctor.description_listen")
     return failed("G", "description", said, way_out, figures, WARNED)
 
 

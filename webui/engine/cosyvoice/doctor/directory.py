@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ....messages import Message, message
 from ..checkpoint import component_state
 from . import origin
 from .origin import Expected
@@ -68,50 +69,34 @@ def files(
     where = _where(release, commit)
     if missing:
         names = ", ".join(missing)
-        said = f"Files of the model are missing: {names}.", f"缺少模型文件：{names}。"
+        said = message("doctor.files_missing", names=names)
         return failed("A", "files", said, figures=figures)
     if differing:
         names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
-        said = (
-            (
-                f"{len(differing)} of {len(own)} files are not those that were published:"
-                f" {names}.{where[0]}"
-            ),
-            f"{len(own)} 个文件中有 {len(differing)} 个与发布的不同：{names}。{where[1]}",
+        said = message(
+            "doctor.files_differ",
+            n_differing=len(differing),
+            n_files=len(own),
+            names=names,
+            where=where,
         )
-        way_out = (
-            "If you changed nothing, fetch them again with scripts/fetch_models.py.",
-            "如果不是自己改动的，请用 scripts/fetch_models.py 重新下载。",
-        )
+        way_out = message("doctor.files_fetch")
         return failed("A", "files", said, way_out, figures, WARNED)
     if not expected:
-        said = (
-            f"All {len(own)} files are here; no list to compare them with.{where[0]}",
-            f"{len(own)} 个文件齐全，没有可对照的清单。{where[1]}",
-        )
+        said = message("doctor.files_no_list", n_files=len(own), where=where)
         return failed("A", "files", said, ("", ""), figures, WARNED)
     return passed(
-        "A",
-        "files",
-        (
-            f"All {len(own)} files are as published.{where[0]}",
-            f"{len(own)} 个文件与发布的一致。{where[1]}",
-        ),
-        figures,
+        "A", "files", message("doctor.files_good", n_files=len(own), where=where), figures
     )
 
 
-def _where(release: tuple[str, ...], commit: str) -> tuple[str, str]:
+def _where(release: tuple[str, ...], commit: str) -> Message:
     """What is known of the origin, as sentences behind another."""
     parts = [
-        (
-            (f" They are {' or '.join(release)}.", f"版本：{'或'.join(release)}。")
-            if release
-            else ("", "")
-        ),
-        (f" Revision {commit[:12]}.", f"修订 {commit[:12]}。") if commit else ("", ""),
+        message("doctor.release", release=release) if release else ("", ""),
+        message("doctor.revision", commit=commit[:12]) if commit else ("", ""),
     ]
-    return "".join(en for en, _ in parts), "".join(zh for _, zh in parts)
+    return Message(*map("".join, zip(*parts)))
 
 
 def _sha256(path: Path) -> str:
@@ -133,15 +118,9 @@ def tensors(root: Path, model_spec: ModelSpec) -> Result:
             bad.append(f"{name} (0)")
     figures = {"tensors": count, "bad": bad}
     if bad:
-        said = (
-            f"{len(bad)} of {count} tensors are damaged: {', '.join(bad[:3])}.",
-            f"{count} 个张量中有 {len(bad)} 个损坏：{'、'.join(bad[:3])}。",
-        )
+        said = message("doctor.tensors_damaged", n_damaged=len(bad), count=count, bad=bad[:3])
         return failed("C", "tensors", said, figures=figures)
-    said = (
-        f"All {count} tensors are finite, and none is empty.",
-        f"{count} 个张量均为有限值，没有全零的。",
-    )
+    said = message("doctor.tensors_good", count=count)
     return passed("C", "tensors", said, figures)
 
 
@@ -158,7 +137,7 @@ def spectrum(root: Path, model_spec: ModelSpec) -> Result:
         and min(len(value), value[0].numel()) >= MIN_SIDE
     }
     if not edges:
-        said = "No matrix is large enough to tell training.", "没有足够大的矩阵可供判断。"
+        said = message("doctor.matrices_small")
         return skipped("C", "spectrum", said)
     alike = sorted(name for name, ratio in edges.items() if not ratio > RANDOM_EDGE)
     share = len(alike) / len(edges)
@@ -169,14 +148,12 @@ def spectrum(root: Path, model_spec: ModelSpec) -> Result:
         "edges": edges,
     }
     if share > MOST_RANDOM:
-        said = (
-            f"{len(alike)} of {len(edges)} matrices are like random ones: {UNTRAINED[0]}.",
-            f"{len(edges)} 个矩阵中有 {len(alike)} 个像随机数：{UNTRAINED[1]}。",
+        said = message(
+            "doctor.matrices_random", n_alike=len(alike), n_matrices=len(edges), untrained=UNTRAINED
         )
         return failed("C", "spectrum", said, figures=figures)
-    said = (
-        f"{len(edges) - len(alike)} of {len(edges)} matrices show training.",
-        f"{len(edges)} 个矩阵中有 {len(edges) - len(alike)} 个显示经过训练。",
+    said = message(
+        "doctor.matrices_trained", n_trained=len(edges) - len(alike), n_matrices=len(edges)
     )
     return passed("C", "spectrum", said, figures)
 

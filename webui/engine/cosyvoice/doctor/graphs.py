@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ....errors import NotReady
+from ....messages import Message, message
 from ..backend import to_backend
 from ..device import DeviceConfig
 from ..frontend.prompt_cache import CachedPrompt
@@ -81,16 +82,10 @@ def difference(
         ),
     }
     if figures["agreement"] < LEAST_AGREEMENT:
-        return (
-            f"only {figures['agreement']:.0%} of the speech ids are the same",
-            f"只有 {figures['agreement']:.0%} 的语音编号相同",
-        ), figures
+        return message("doctor.graphs_ids_differ", share=figures["agreement"]), figures
     far = max(figures["mel_distance"], figures["sound_distance"])
     if not far <= MOST_DISTANCE:
-        return (
-            f"its sound differs (log-mel {far:.2f})",
-            f"声音不同（对数梅尔 {far:.2f}）",
-        ), figures
+        return message("doctor.graphs_sound_differs", distance=far), figures
     return None, figures
 
 
@@ -112,41 +107,27 @@ def load_compared(
         log.info("recorded networks beside plain ones: %s", figures)
     except Exception as error:  # of a driver, of a library, of ours: none of it may end the start
         log.exception("the networks could not be recorded for the GPU")
-        why = f"{type(error).__name__}: {str(error)[:120]}", f"{type(error).__name__}"
+        name = type(error).__name__
+        why = Message(f"{name}: {str(error)[:120]}", name)
     else:
         if why is None:
             return fast, None
-    note = (
-        f"CUDA graphs are off: {why[0]}. It speaks correctly, but more slowly.",
-        f"已停用 CUDA 图：{why[1]}。朗读不受影响，只是慢一些。",
-    )
+    note = message("doctor.graphs_off", why=why)
     log.warning("%s", note[0])
     model = fast = None  # room for the fresh one
     try:
         return load(plain), note  # a recording that broke off may have left anything in the old one
     except Exception as error:
-        raise NotReady(
-            f"Recording CUDA graphs has failed ({why[0]}), and the GPU does not recover from it."
-            " Set KAIKOU_GRAPHS=off and start again.",
-            f"录制 CUDA 图失败（{why[1]}），显卡未能恢复。请设置 KAIKOU_GRAPHS=off 后重新启动。",
-            code="graphs",
-        ) from error
+        raise NotReady("graphs", why=why) from error
 
 
 def recorded(load: Callable[[DeviceConfig], Model], device_config: DeviceConfig) -> Result:
     """As a result. place: where the engine computes."""
     if device_config.device != "cuda":
-        return skipped(
-            "F",
-            "graphs",
-            ("Nothing is recorded without a CUDA GPU.", "没有 CUDA 显卡，不录制计算图。"),
-        )
+        return skipped("F", "graphs", message("doctor.graphs_no_gpu"))
     _, note = load_compared(load, device_config)
     if note is not None:
-        way_out = (
-            "Nothing needs to be done: the studio does without. A newer driver may help.",
-            "无需处理，工作室会自动停用。更新显卡驱动可能有帮助。",
-        )
+        way_out = message("doctor.graphs_nothing_to_do")
         return failed("F", "graphs", note, way_out)
-    said = "Recorded CUDA graphs sound as the plain networks.", "CUDA 图与逐步计算的声音一致。"
+    said = message("doctor.graphs_good")
     return passed("F", "graphs", said)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ....messages import message
 from ..frontend.prompt_cache import CachedPrompt
 from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, Result, failed, passed, skipped
@@ -31,10 +32,7 @@ def transcript(model: Model, clip: Clip, prompt: PromptFeatures | None = None) -
     already.
     """
     if not model.prompt_encoder.can_hear:
-        said = (
-            "Without a network that hears a clip there are no ids to expect.",
-            "没有听音网络，无法核对语音编号。",
-        )
+        said = message("doctor.language_no_ids")
         return skipped("E", "transcript", said)
     prompt = prompt or model.prompt_encoder.voice(clip.samples, clip.rate)
     guess = math.log(model.spec.lm.speech_codes)
@@ -44,57 +42,21 @@ def transcript(model: Model, clip: Clip, prompt: PromptFeatures | None = None) -
     figures = {k: round(v, 3) if isinstance(v, float) else v for k, v in figures.items()}
     numbers = f"{own:.1f}", f"{guess:.1f}", f"{shuffled:.1f}"
     if own > SURE * guess:
-        said = (
-            (
-                f"The language model expects other sounds (NLL {numbers[0]}, {numbers[1]} by"
-                " guessing): tokenizer, embeddings or prompt layout are not its own."
-            ),
-            (
-                f"语言模型预料的是别的声音（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、"
-                "嵌入顺序或提示布局不对。"
-            ),
-        )
+        said = message("doctor.language_other_sounds", nll=numbers[0], nll_guessing=numbers[1])
         return failed("E", "transcript", said, figures=figures)
     if not own < GUESSING * guess:
-        said = (
-            (
-                f"The language model guesses (NLL {numbers[0]}, {numbers[1]} by guessing):"
-                f" {UNTRAINED[0]}."
-            ),
-            f"语言模型在乱猜（NLL {numbers[0]}，乱猜为 {numbers[1]}）：{UNTRAINED[1]}。",
+        said = message(
+            "doctor.language_guesses", nll=numbers[0], nll_guessing=numbers[1], untrained=UNTRAINED
         )
         return failed("E", "transcript", said, figures=figures)
     if not own < FAR_BELOW * guess:
-        said = (
-            (
-                f"The language model hardly expects the clip (NLL {numbers[0]}, {numbers[1]} by"
-                " guessing): tokenizer, embeddings or prompt layout are not its own."
-            ),
-            (
-                f"语言模型几乎没有预料到这段音频（NLL {numbers[0]}，乱猜为 {numbers[1]}）：分词器、"
-                "嵌入顺序或提示布局不对。"
-            ),
-        )
+        said = message("doctor.language_unexpected", nll=numbers[0], nll_guessing=numbers[1])
         return failed("E", "transcript", said, figures=figures)
     if not own < shuffled - LEAST_GAIN:
-        said = (
-            (
-                f"The language model does not follow the words (NLL {numbers[0]}, {numbers[2]} with"
-                " shuffled words): tokenizer or prompt layout are not its own."
-            ),
-            f"语言模型不跟随文字（NLL {numbers[0]}，打乱文字后 {numbers[2]}）：分词器或提示布局"
-            f"不对。",
-        )
+        said = message("doctor.language_ignores_words", nll=numbers[0], nll_shuffled=numbers[2])
         return failed("E", "transcript", said, figures=figures)
-    said = (
-        (
-            f"The language model expects the clip under its words: NLL {numbers[0]}, {numbers[2]}"
-            f" with shuffled words, {numbers[1]} by guessing."
-        ),
-        (
-            f"语言模型预料到了这段音频：NLL {numbers[0]}，打乱文字后 {numbers[2]}，乱猜为"
-            f" {numbers[1]}。"
-        ),
+    said = message(
+        "doctor.language_good", nll=numbers[0], nll_shuffled=numbers[2], nll_guessing=numbers[1]
     )
     return passed("E", "transcript", said, figures)
 

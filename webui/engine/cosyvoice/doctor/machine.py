@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ....errors import NotReady
+from ....messages import message
 from ..backend import to_backend
 from ..device import INT8, DeviceConfig, choose
 from ..frontend.prompt_cache import CachedPrompt
@@ -235,23 +236,17 @@ def precision(made: Sequence[Choice], steps: int) -> Result:
         for c in narrow
     }
     if not narrow:
-        said = "This machine computes in fp32 only.", "本机只用 fp32 计算。"
+        said = message("doctor.precision_fp32_only")
         return skipped("E", "precision", said)
     off = [c.precision for c in narrow if not c.is_alike and not c.fault]
     figures["off"] = off
     if off:
         names = ", ".join(off)
-        said = (
-            f"Not like fp32, and switched off from the next start on: {names}.",
-            f"与 fp32 相差过大，下次启动起停用：{names}。",
-        )
-        way_out = (
-            "Nothing needs to be done; a setting engine.precision of your own still counts.",
-            "无需处理；自己设置的 engine.precision 仍然有效。",
-        )
+        said = message("doctor.precision_off", names=names)
+        way_out = message("doctor.precision_nothing_to_do")
         return failed("E", "precision", said, way_out, figures)
     names = ", ".join(f"{c.precision} {c.agreement:.0%}" for c in narrow)
-    said = f"As fp32 would choose: {names}.", f"与 fp32 的选择一致：{names}。"
+    said = message("doctor.precision_good", names=names)
     return passed("E", "precision", said, figures)
 
 
@@ -265,20 +260,14 @@ def machine(made: Sequence[Choice]) -> Result:
     best = recommended(made)
     figures = {"choices": [asdict(c) | {"is_alike": c.is_alike} for c in made]}
     if best is None:
-        said = (
-            "Nothing could be measured within tolerance of the reference.",
-            "没有与参考结果足够接近的配置。",
-        )
+        said = message("doctor.nothing_measured")
         return failed("I", "machine", said, figures=figures)
     figures["recommended"] = {"precision": best.precision, "steps": best.steps}
-    said = (
-        (
-            f"Recommended: {best.precision}, {best.steps} steps: first sound"
-            f" {best.first_sound_s:.2f} s, real-time factor {best.rtf:.2f}."
-        ),
-        (
-            f"推荐：{best.precision}，{best.steps} 步：首音 {best.first_sound_s:.2f} 秒，实时率"
-            f" {best.rtf:.2f}。"
-        ),
+    said = message(
+        "doctor.recommended",
+        precision=best.precision,
+        steps=best.steps,
+        first_sound_s=best.first_sound_s,
+        rtf=best.rtf,
     )
     return passed("I", "machine", said, figures)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from ....messages import message
+
 PASSED, WARNED, FAILED, SKIPPED = "passed", "warned", "failed", "skipped"
-UNTRAINED = "these weights are untrained", "这些权重未经训练"
-FETCH = (
-    "Fetch the model again with scripts/fetch_models.py.",
-    "请用 scripts/fetch_models.py 重新下载模型。",
-)
+UNTRAINED = message("doctor.untrained")
+FETCH = message("doctor.fetch_model")
 
 
 @dataclass(frozen=True)

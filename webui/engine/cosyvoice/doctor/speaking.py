@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ....errors import KaikouError
+from ....messages import message
 from ..frontend.prompt_cache import CachedPrompt
 from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
@@ -109,39 +110,27 @@ def _judged(model: Model, said: list[dict]) -> Result:
     faults: list[tuple[str, str]] = []
     for figures in said:
         if not figures["finite"] or figures["clipped"] > MOST_CLIPPED:
-            faults.append(("sound is damaged or clipped", "声音损坏或削波"))
+            faults.append(message("doctor.speaking_damaged"))
         if not figures["ends"]:
-            faults.append(("a text does not end", "有一句停不下来"))
+            faults.append(message("doctor.speaking_endless"))
         if not LEAST <= figures["ids_per_text_id"] / scale <= MOST:
-            faults.append(("a text is too short or too long", "有一句过短或过长"))
+            faults.append(message("doctor.speaking_length"))
         if figures["match"] < LEAST_MATCH:
-            faults.append(("the sound is not what was chosen", "声音与选定的编号不符"))
+            faults.append(message("doctor.speaking_not_chosen"))
         if figures["cosine"] < max(LEAST_LIKENESS, figures["cosine_other"]):
-            faults.append(("the voice is not the prompt's", "声音不像参考音频"))
+            faults.append(message("doctor.speaking_other_voice"))
         if max(figures.get("start_like_tail", 0), figures.get("end_like_tail", 0)) > MOST_EDGE:
-            faults.append(("the prompt's end is heard again", "听得到参考音频的结尾"))
+            faults.append(message("doctor.speaking_prompt_heard"))
     figures = {"texts": said}
     kinds = list(dict.fromkeys(faults))
     if not kinds:
         count = len(said)
-        return passed(
-            "G",
-            "speaking",
-            (
-                f"{count} texts are spoken in the prompt's voice and end by themselves.",
-                f"{count} 段文字以参考音色读完。",
-            ),
-            figures,
-        )
-    en, zh = "; ".join(kind[0] for kind in kinds), "；".join(kind[1] for kind in kinds)
+        return passed("G", "speaking", message("doctor.speaking_good", count=count), figures)
     if sum(figures["match"] for figures in said) / len(said) < CHANCE:
-        why = f"What it speaks is noise: {UNTRAINED[0]}.", f"读出来的是噪声：{UNTRAINED[1]}。"
-        return failed("G", "speaking", (f"{why[0]} ({en})", f"{why[1]}（{zh}）"), figures=figures)
-    way_out = (
-        "Listen to the kept files; items A to F name the file to fetch again.",
-        "请试听保存的文件；A–F 各项会指出要重新下载的文件。",
-    )
-    return failed("G", "speaking", (f"{en}.", f"{zh}。"), way_out, figures)
+        said = message("doctor.speaking_noise", untrained=UNTRAINED, faults=kinds)
+        return failed("G", "speaking", said, figures=figures)
+    way_out = message("doctor.speaking_listen")
+    return failed("G", "speaking", message("doctor.speaking_bad", faults=kinds), way_out, figures)
 
 
 Recognise = Callable[
@@ -161,10 +150,7 @@ def words(
     """
     figures: dict = {"files": list(files)}
     if recognise is None:
-        said = (
-            "No recogniser is installed: listen to the kept files.",
-            "没有安装语音识别：请试听保存的文件。",
-        )
+        said = message("doctor.words_no_recogniser")
         return skipped("H", "words", said, figures)
     errors = [
         recognise(wave, rate, language, text)
@@ -174,8 +160,8 @@ def words(
     figures["errors"] = [error if error is None else round(error, 3) for error in errors]
     mean = sum(known) / max(1, len(known))
     if mean > MOST_ERROR:
-        said = f"{mean:.0%} of the words are not understood.", f"{mean:.0%} 的字词听不懂。"
-        way_out = ("Listen to the kept files.", "请试听保存的文件。")
+        said = message("doctor.words_lost", share=mean)
+        way_out = message("doctor.words_listen")
         return failed("H", "words", said, way_out, figures, WARNED)
-    said = f"{1 - mean:.0%} of the words are understood.", f"{1 - mean:.0%} 的字词能听懂。"
+    said = message("doctor.words_good", share=1 - mean)
     return passed("H", "words", said, figures)

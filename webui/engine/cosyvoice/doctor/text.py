@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....messages import message
 from .result import WARNED, Result, failed, passed
 
 if TYPE_CHECKING:
@@ -53,36 +54,15 @@ def text(root: Path, model: Model) -> Result:
         figures |= {"ids": found, "differing": differing}
         wrong += [f"“{line}” has other ids" for line in differing]
     if wrong:
-        said = (
-            f"The tokenizer is not this model's: {'; '.join(wrong[:3])}.",
-            f"分词器与模型不符：{'；'.join(wrong[:3])}。",
-        )
-        way_out = (
-            (
-                "Fetch vocab.json and merges.txt (or multilingual.tiktoken) again with"
-                " scripts/fetch_models.py."
-            ),
-            (
-                "请用 scripts/fetch_models.py 重新下载 vocab.json 和 merges.txt（或"
-                " multilingual.tiktoken）。"
-            ),
-        )
+        said = message("doctor.tokenizer_wrong", wrong=wrong[:3])
+        way_out = message("doctor.tokenizer_fetch")
         return failed("B", "text", said, way_out, figures)
     if not is_published:
         size, known = tokenizer.size, published["size"]
-        said = (
-            (
-                f"The tokenizer is whole, but not the published one: {size} ids, {known} were"
-                " published."
-            ),
-            f"分词器完整，但与发布的不同：{size} 个编号，发布的有 {known} 个。",
-        )
+        said = message("doctor.tokenizer_other", size=size, known=known)
         return failed("B", "text", said, ("", ""), figures, WARNED)
     count = len(SENTENCES)
-    said = (
-        f"{count} sentences have the ids that the model has learnt.",
-        f"{count} 个句子的编号与模型学到的一致。",
-    )
+    said = message("doctor.tokenizer_good", count=count)
     return passed("B", "text", said, figures)
 
 

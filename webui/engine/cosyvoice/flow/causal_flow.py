@@ -119,10 +119,7 @@ class CausalFlow(FlowNetwork, ABC):
         marks = [work.mark() for work in works]
         for work in works:
             if FRAMES_PER_ID * (work.start + work.count) > MAX_FRAMES:
-                raise BadInput(
-                    "This is more than 300 seconds in one piece. Split it.",
-                    "这一段超过 300 秒，请拆成几段。",
-                )
+                raise BadInput("bad_input.over_300_s")
         try:
             return list(self._advanced(works))
         except Exception:

@@ -74,10 +74,7 @@ class HopFlow(FlowNetwork):
         begins with.
         """
         if works[0].frames > MAX_FRAMES:
-            raise BadInput(
-                "This is more than 170 seconds in one piece. Split it.",
-                "这一段超过 170 秒，请拆成几段。",
-            )
+            raise BadInput("bad_input.over_170_s")
         begun = [self.begun(work) for work in works]
         cond = begun[0].mu.new_zeros(len(works), works[0].frames, MEL_BANDS)
         for row, work in zip(cond, works, strict=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ....messages import message
 from ....text import detect
 from ....types import SpeechRequest
 from .style_tags import tag_instructions
@@ -75,13 +76,5 @@ def cautions(request: SpeechRequest) -> list[tuple[str, str]]:
         request.language in ("", "auto") and detect(request.text) == "ja"
     )
     if is_japanese and re.search(r"[\u3400-\u9fff]", request.text):
-        return [
-            (
-                (
-                    "This model reads kanji as Chinese: write Japanese in katakana, with blanks"
-                    " between the words."
-                ),
-                "此模型会把日文汉字读成中文：日语请用片假名书写，词与词之间加空格。",
-            )
-        ]
+        return [message("note.kanji")]
     return []

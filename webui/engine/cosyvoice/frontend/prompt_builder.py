@@ -123,13 +123,7 @@ class PromptBuilder:
         """
         before = MARKS + len(self.prompt_text) + len(self.prompt_speech)
         if before + (1 + MIN_IDS_PER_TEXT_ID) * n_text > positions:
-            raise BadInput(
-                "A sentence is too long to be spoken in one piece behind this clip. Split it with"
-                " full stops, or use a shorter clip.",
-                "有一句太长，无法接在这段参考音频后一次读完。请用句号拆开，或改用更短的参考音频。",
-                param="input",
-                code="too_long_sentence",
-            )
+            raise BadInput("too_long_sentence", param="input")
 
     def arriving(
         self, pieces: Iterable[str], lock: threading.Lock, on_text: Callable[[], None]

@@ -51,9 +51,4 @@ class PromptBuilderV1(PromptBuilder):
         self, pieces: Iterable[str], lock: threading.Lock, on_text: Callable[[], None]
     ) -> StreamingTextTokens:
         title = self.model.model_spec.title
-        raise BadInput(
-            f"{title} needs the whole text before it speaks.",
-            f"{title} 要先有完整的文本才能朗读。",
-            param="input",
-            code="no_text_in",
-        )
+        raise BadInput("no_text_in", title=title, param="input")

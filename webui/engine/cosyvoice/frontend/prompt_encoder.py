@@ -20,6 +20,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ....errors import BadInput, EngineFault
+from ....messages import message
 from ....types import Prompt
 from .. import file_checks
 from ..model_faults import model_fault
@@ -145,14 +146,7 @@ class NoPromptEncoder:
     def make(self, *given, **named) -> Prompt:
         """Raises BadInput."""
         name = self._missing
-        raise BadInput(
-            f"This model has ready speakers only: without {name} it can hear no clip. Choose a"
-            " preset voice, or put that file beside its others.",
-            f"这个模型只有预训练音色：缺少 {name}，无法听参考音频。请选择预训练音色，"
-            f"或补上这个文件。",
-            param="voice",
-            code="no_cloning",
-        )
+        raise BadInput("no_cloning", name=name, param="voice")
 
     voice = speech_ids = make
 
@@ -217,17 +211,14 @@ class PromptEncoder:
             or ids.max() > most
         ):
             raise model_fault(
-                name, (f"ids from 0 to {most}", f"0 到 {most} 的编号"), ("other values", "别的值")
+                name, message("file.ids_up_to", most=most), message("file.other_values")
             )
         rate = len(ids) * TOKENIZER_HZ / len(low)
         if (
             abs(rate / self.hearing.ids_per_s - 1) > RATE_MARGIN
         ):  # the network of another generation
-            expected = (
-                f"{self.hearing.ids_per_s} speech ids a second",
-                f"每秒 {self.hearing.ids_per_s} 个语音编号",
-            )
-            raise model_fault(name, expected, (f"{rate:.0f}", f"{rate:.0f} 个"))
+            expected = message("file.ids_per_second", ids_per_s=self.hearing.ids_per_s)
+            raise model_fault(name, expected, message("file.count", count=rate))
         return ids.tolist()
 
     def _vector(self, low: Tensor) -> Tensor:
@@ -235,8 +226,8 @@ class PromptEncoder:
         if out.shape != (1, 192) or not np.isfinite(out).all():
             raise model_fault(
                 SPEAKER_ONNX,
-                ("192 finite values", "192 个有限值"),
-                (f"shape {out.shape}", f"形状 {out.shape}"),
+                message("file.finite_192"),
+                message("file.shape", shape=str(out.shape)),
             )
         return torch.from_numpy(out.astype(np.float32))
 
@@ -257,45 +248,21 @@ def checked(samples: np.ndarray, rate: int) -> Tensor:
     Raises BadInput.
     """
     if rate < MIN_HZ:
-        raise BadInput(
-            f"The clip has {rate} samples per second; at least {MIN_HZ} are needed. Record it "
-            f"anew.",
-            f"参考音频采样率只有 {rate} Hz，至少要 {MIN_HZ} Hz，请重新录音。", param="reference",
-            code="low_rate",
-        )  # fmt: skip
+        raise BadInput("low_rate", rate=rate, min_hz=MIN_HZ, param="reference")
     x = np.ascontiguousarray(samples, dtype=np.float32).reshape(-1)
     seconds = len(x) / rate
     if seconds > MAX_S:
-        raise BadInput(
-            f"The clip is {seconds:.1f} s long; {MAX_S:.0f} s at most. Cut it.",
-            f"参考音频长 {seconds:.1f} 秒，最多 {MAX_S:.0f} 秒，请剪短。", param="reference",
-            code="too_long",
-        )  # fmt: skip
+        raise BadInput("too_long.clip", seconds=seconds, max_s=MAX_S, param="reference")
     if seconds < MIN_S:
-        raise BadInput(
-            f"The clip is {seconds:.1f} s long; at least 1 s is needed, 3 to 15 s is best. Record "
-            f"more.",
-            f"参考音频只有 {seconds:.1f} 秒，至少要 1 秒，3 到 15 秒最好，请录长一点。",
-            param="reference", code="too_short",
-        )  # fmt: skip
+        raise BadInput("too_short.prompt", seconds=seconds, param="reference")
     if not np.isfinite(x).all():
-        raise BadInput(
-            "The clip holds values that are no sound. Export it again.",
-            "参考音频含有无效数值，请重新导出。",
-            param="reference",
-            code="not_finite",
-        )
+        raise BadInput("not_finite.clip", param="reference")
     window = rate // 50
     loudest = float(
         np.sqrt((x[: len(x) // window * window].reshape(-1, window) ** 2).mean(1).max())
     )
     if loudest < SILENCE_RMS:
-        raise BadInput(
-            "The clip is silent. Record it again, closer.",
-            "参考音频没有声音，请靠近一些重新录音。",
-            param="reference",
-            code="silent",
-        )
+        raise BadInput("silent.clip", param="reference")
     return torch.from_numpy(x)
 
 
@@ -318,31 +285,10 @@ def fit_notes(n_text: int, n_speech: int, ids_per_s: int) -> list[tuple[str, str
     low, high = TOKENS_PER_TEXT_TOKEN
     if low <= ratio <= high:
         return []
-    measured = f"{ratio:.1f} speech tokens a text token; {low:.0f} to {high:.0f} are usual"
-    measured_zh = f"每个文本记号 {ratio:.1f} 个语音记号，通常为 {low:.0f} 到 {high:.0f} 个"
-    if ratio < low:
-        return [
-            (
-                (
-                    "The transcript probably says more than the part of the clip in use"
-                    f" ({measured}): words may be repeated or swallowed. Write only what is said in"
-                    " that part."
-                ),
-                f"参考文本可能比所用片段说的多（{measured_zh}），容易重复或吞字。"
-                f"请只写这一段里说的话。",
-            )
-        ]
+    measured = message("note.tokens_per_token", ratio=ratio, low=low, high=high)
     return [
-        (
-            (
-                "The transcript probably leaves out words of the part of the clip in use, or that"
-                f" part has long pauses ({measured}): words of the clip may be heard. Write all"
-                " that is said in that part."
-            ),
-            (
-                f"参考文本可能漏写了所用片段里的话，或片段里停顿很长（{measured_zh}），"
-                "可能会读出参考音频里的字。请写全这一段说的话。"
-            ),
+        message(
+            "note.transcript_more" if ratio < low else "note.transcript_less", measured=measured
         )
     ]
 
@@ -361,18 +307,15 @@ def check_speech_tokenizer(root: Path, name: str) -> None:
         published = f"{LISTENERS[name] / 1e6:.0f} MB"
         raise model_fault(
             name,
-            (f"a file of {published}", f"{published} 的文件"),
-            (
-                f"{size / 1e6:.0f} MB, the size of {of_size[0]}",
-                f"{size / 1e6:.0f} MB，与 {of_size[0]} 一样大",
-            ),
+            message("file.file_of_model", published=published),
+            message("file.size_of_model", mb=size / 1e6, twin=of_size[0]),
         )
 
 
 def _session(
     root: Path, name: str, inputs: int, axis: int, size: int
 ) -> onnxruntime.InferenceSession:
-    expected = ("an ONNX network", "ONNX 网络文件")
+    expected = message("file.onnx_network")
     file_checks.head(root, name, expected)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -383,9 +326,7 @@ def _session(
             str(root / name), options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
     except (*_ORT_FAULTS, RuntimeError, ValueError) as e:
-        raise model_fault(
-            name, expected, ("a damaged, cut-off or other file", "损坏、不完整或别的文件")
-        ) from e
+        raise model_fault(name, expected, message("file.damaged_cut_or_other")) from e
     shapes = [i.shape for i in session.get_inputs()]
     first = shapes[0] if shapes else []
     if (
@@ -393,8 +334,8 @@ def _session(
         or len(first) != 3
         or (isinstance(first[axis], int) and first[axis] != size)
     ):
-        wanted = f"{inputs} inputs, {size} bands", f"{inputs} 个输入、{size} 个频带"
-        raise model_fault(name, wanted, (f"inputs of shape {shapes}", f"输入形状 {shapes}"))
+        wanted = message("file.inputs_and_bands", inputs=inputs, size=size)
+        raise model_fault(name, wanted, message("file.inputs_of_shape", shapes=str(shapes)))
     return session
 
 
@@ -403,17 +344,8 @@ def _run(session: onnxruntime.InferenceSession, name: str, *values: np.ndarray) 
     try:
         return session.run(None, dict(zip(names, values, strict=True)))[0]
     except _ORT_FAULTS as e:
-        raise EngineFault(
-            f"{name} could not hear this clip. Try another part of it.",
-            f"{name} 没能处理这段音频，请换一段试试。",
-            param="reference",
-        ) from e
+        raise EngineFault("fault.cannot_hear_clip", name=name, param="reference") from e
 
 
 def _spoiled() -> EngineFault:
-    return EngineFault(
-        "The saved voice is damaged. Save it again from its clip.",
-        "保存的声音已损坏，请用原音频重新保存。",
-        param="voice",
-        code="voice_damaged",
-    )
+    return EngineFault("voice_damaged", param="voice")

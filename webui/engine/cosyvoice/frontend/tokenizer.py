@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from ....messages import message
 from ....text import unknown_tags, without_marks, without_prompt_marks
 from .. import file_checks
 from ..model_faults import model_fault
@@ -69,13 +70,8 @@ class TextTokenizer:
         )
         if wrong is not None:
             where = f"{folder}/vocab.json"
-            found = (
-                f"it inside the vocabulary ({self.specials[wrong]})",
-                f"它已在词表内（{self.specials[wrong]}）",
-            )
-            raise model_fault(
-                where, (f"{wrong} behind the base vocabulary", f"{wrong} 排在基础词表之后"), found
-            )
+            found = message("file.token_in_vocabulary", id=self.specials[wrong])
+            raise model_fault(where, message("file.token_behind_vocabulary", wrong=wrong), found)
 
     @property
     def size(self) -> int:
@@ -116,25 +112,23 @@ def instruction(text: str) -> str:
 
 
 def _vocabulary(root: Path, name: str) -> dict[str, int]:
-    expected = ("a JSON table of tokens and ids from 0 on", "从 0 开始编号的 JSON 词表")
+    expected = message("file.json_vocabulary")
     source = file_checks.text(root, name, expected)
     try:
         table = json.loads(source)
     except (ValueError, RecursionError) as e:
-        raise model_fault(
-            name, expected, ("broken JSON, perhaps cut off", "损坏或不完整的 JSON")
-        ) from e
+        raise model_fault(name, expected, message("file.broken_json")) from e
     if (
         not isinstance(table, dict)
         or not table
         or sorted(v for v in table.values() if type(v) is int) != list(range(len(table)))
     ):
-        raise model_fault(name, expected, ("another table", "别的内容"))
+        raise model_fault(name, expected, message("file.other_table"))
     return table
 
 
 def _merges(root: Path, name: str, vocab: dict[str, int]) -> list[tuple[str, str]]:
-    expected = ("lines of two tokens that the vocabulary joins", "每行两个能合并成词表项的片段")
+    expected = message("file.merge_lines")
     out = []
     for number, line in enumerate(file_checks.text(root, name, expected).split("\n"), 1):
         if not line.strip() or (number == 1 and line.startswith("#version")):
@@ -142,9 +136,7 @@ def _merges(root: Path, name: str, vocab: dict[str, int]) -> list[tuple[str, str
         parts = tuple(line.rstrip("\r").split(" "))
         if len(parts) != 2 or not {*parts, "".join(parts)} <= vocab.keys():
             raise model_fault(
-                name,
-                expected,
-                (f"“{line[:40]}” in line {number}", f"第 {number} 行的「{line[:40]}」"),
+                name, expected, message("file.text_in_line", text=line[:40], n=number)
             )
         out.append(parts)
     return out

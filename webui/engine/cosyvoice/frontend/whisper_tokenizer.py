@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from ....messages import message
 from ....text import unknown_tags, without_marks, without_prompt_marks
 from .. import file_checks
 from ..model_faults import model_fault
@@ -123,10 +124,7 @@ class WhisperTokenizer:
 
 
 def _ranks(root: Path) -> dict[bytes, int]:
-    expected = (
-        "lines of a token in base64 and its rank, from 0 on",
-        "每行一个 base64 片段及其序号，从 0 开始",
-    )
+    expected = message("file.base64_lines")
     try:
         rows = (
             line.split()
@@ -138,13 +136,11 @@ def _ranks(root: Path) -> dict[bytes, int]:
             for token, rank in rows
         }  # one is empty
     except ValueError as e:
-        raise model_fault(
-            VOCABULARY, expected, ("other lines, perhaps cut off", "别的内容，可能不完整")
-        ) from e
+        raise model_fault(VOCABULARY, expected, message("file.other_lines")) from e
     if sorted(ranks.values()) != list(range(len(ranks))) or not all(
         bytes([byte]) in ranks for byte in range(256)
     ):
-        raise model_fault(VOCABULARY, expected, ("another table", "别的内容"))
+        raise model_fault(VOCABULARY, expected, message("file.other_table"))
     return ranks
 
 

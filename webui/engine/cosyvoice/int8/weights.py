@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ....messages import message
 from ..llm.dims import LmDims
 from ..model_faults import model_fault
 from .graph import passage, steps
@@ -97,22 +98,20 @@ class Source:
         if found is None:
             raise model_fault(
                 "llm.pt",
-                (f"the tensor {key} {list(shape)}", f"张量 {key} {list(shape)}"),
-                ("none of that name", "没有这个名称"),
+                message("file.tensor", name=key, shape=str(list(shape))),
+                message("file.none_of_name"),
             )
         if tuple(found.shape) != shape:
             raise model_fault(
                 "llm.pt",
-                (f"{key} with shape {list(shape)}", f"{key} 的形状为 {list(shape)}"),
-                (f"{list(found.shape)}",) * 2,
+                message("file.with_shape", name=key, shape=str(list(shape))),
+                str(list(found.shape)),
             )
         if not all(
             bound.isfinite() for bound in found.aminmax()
         ):  # no copy of the largest table, as isfinite() on it would make
             raise model_fault(
-                "llm.pt",
-                (f"finite values in {key}", f"{key} 中为有限数值"),
-                ("values that are not finite", "非有限数值"),
+                "llm.pt", message("file.finite_values", name=key), message("file.not_finite")
             )
         return found.to(dtype).contiguous().numpy()
 

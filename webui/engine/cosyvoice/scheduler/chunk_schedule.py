@@ -50,11 +50,7 @@ PROFILES = {
 def latency_profile(name: str) -> LatencyProfile:
     """Raises NotReady for a name that is none."""
     if name not in PROFILES:
-        raise NotReady(
-            f"There is no profile “{name}”. Use one of: {', '.join(PROFILES)}.",
-            f"没有「{name}」这种模式，可用：{'、'.join(PROFILES)}。",
-            code="no_profile",
-        )
+        raise NotReady("no_profile.latency", name=name, profiles=PROFILES)
     return PROFILES[name]
 
 

@@ -123,11 +123,7 @@ class EngineRunner:
                     stage.run_once()
         except BaseException as error:
             log.critical("the stage %s has failed", stage.name, exc_info=error)
-            fault = EngineFault(
-                f"{self._title} stopped working. It must be started again.",
-                f"{self._title} 已停止工作，需要重新启动。",
-                code="engine_broken",
-            )
+            fault = EngineFault("engine_broken", title=self._title)
             self.scheduler.stop(fault)
             self._on_break(fault)
 

@@ -24,11 +24,7 @@ def as_engine_error(error: Exception) -> KaikouError:
     if isinstance(error, KaikouError):
         return error
     if isinstance(error, torch.OutOfMemoryError):
-        return EngineFault(
-            "The device ran out of memory on this request. Try a shorter text.",
-            "设备内存不足，这一条没有完成，请缩短文本。",
-            code="out_of_memory",
-        )
+        return EngineFault("out_of_memory.request")
     log.error("a request failed", exc_info=error)
     return EngineFault()
 
