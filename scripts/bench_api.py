@@ -87,11 +87,13 @@ class Http:
         head = self._wire.until(b"\r\n\r\n")
         if b" 200 " not in head[:16]:
             raise RuntimeError(head[:200])
-        seen = 0
+        n_bytes = 0
         while size := int(self._wire.until(b"\r\n"), 16):
-            seen += len(self._wire.take(size))
+            n_bytes += len(self._wire.take(size))
             self._wire.take(2)
-            if not first and seen > (HEAD_BYTES if self._fields["response_format"] == "wav" else 0):
+            if not first and n_bytes > (
+                HEAD_BYTES if self._fields["response_format"] == "wav" else 0
+            ):
                 first = time.perf_counter() - began
         self._wire.take(2)
         return first
@@ -115,8 +117,8 @@ class Page:
         self._send({"op": "hello", "v": 1, "token": token, "locale": "en"})
         self._frame()
 
-    def _send(self, told: dict) -> None:
-        data = json.dumps(told).encode()
+    def _send(self, message: dict) -> None:
+        data = json.dumps(message).encode()
         size = (
             struct.pack("!B", 0x80 | len(data))
             if len(data) < 126
@@ -147,9 +149,9 @@ class Page:
             kind, data = self._frame()
             if kind == 2 and not first:
                 first = time.perf_counter() - began
-            elif kind == 1 and (told := json.loads(data))["op"] in ("end", "error"):
-                if told["op"] == "error":
-                    raise RuntimeError(told["text"])
+            elif kind == 1 and (message := json.loads(data))["op"] in ("end", "error"):
+                if message["op"] == "error":
+                    raise RuntimeError(message["text"])
                 return first
 
 
@@ -166,16 +168,16 @@ def main() -> int:
             **{kind: Http(studio.url, response_format=kind) for kind in FILES},
             "pcm events": Http(studio.url, response_format="pcm", stream_format="sse"),
         }
-        taken: dict[str, list[float]] = {name: [] for name in ways}
+        times_ms: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(-2, wish.times):  # two rounds to warm up
             names = list(ways)
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 seconds = ways[name].first_s(TEXTS[turn % len(TEXTS)], turn + 2)
                 if turn >= 0:
-                    taken[name].append(1000 * seconds)
-    middle = {name: statistics.median(ms) for name, ms in taken.items()}
+                    times_ms[name].append(1000 * seconds)
+    middle = {name: statistics.median(ms) for name, ms in times_ms.items()}
     print(f"{'way':<12}{'median ms':>10}{'P95 ms':>9}{'min ms':>9}   over pcm ms")
-    for name, ms in taken.items():
+    for name, ms in times_ms.items():
         print(
             f"{name:<12}{middle[name]:>10.1f}{sorted(ms)[int(0.95 * (len(ms) - 1))]:>9.1f}"
             f"{min(ms):>9.1f}{middle[name] - middle['pcm']:>14.1f}"
@@ -189,7 +191,7 @@ def main() -> int:
         f" ms, opus {coded['opus']:+.1f} ms (promised {CODED_MS:g})"
     )
     if wish.json:
-        wish.json.write_text(json.dumps({"ms": taken, "median_ms": middle}))
+        wish.json.write_text(json.dumps({"ms": times_ms, "median_ms": middle}))
     return 0 if near <= NEAR_MS and max(coded.values()) <= CODED_MS else 1
 
 

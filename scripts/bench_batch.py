@@ -103,18 +103,18 @@ async def batch(http: httpx.AsyncClient, some: list[str], seed: int) -> float:
 
 async def all_of(url: str, asks: list, in_flight: int) -> tuple[list[float], float, int]:
     """Latencies in ms, seconds of sound, failures."""
-    gate, took, made, failed = asyncio.Semaphore(in_flight), [], 0.0, 0
+    gate, took, audio_s, failed = asyncio.Semaphore(in_flight), [], 0.0, 0
     async with httpx.AsyncClient(
         base_url=url, timeout=600, limits=httpx.Limits(max_connections=in_flight)
     ) as http:
 
         async def one(ask) -> None:
-            nonlocal made, failed
+            nonlocal audio_s, failed
             async with gate:
                 began = time.monotonic()
                 try:
                     got = await ask(http)
-                    made += (
+                    audio_s += (
                         got  # not in one line: what is added to must not be read before the wait
                     )
                 except httpx.HTTPError as error:
@@ -123,12 +123,12 @@ async def all_of(url: str, asks: list, in_flight: int) -> tuple[list[float], flo
                 took.append(1000 * (time.monotonic() - began))
 
         await asyncio.gather(*map(one, asks))
-    return took, made, failed
+    return took, audio_s, failed
 
 
 def synchronous(url: str, some: list[str], seed: int) -> tuple[list[float], float, int]:
     """As a script without asyncio does it: one call, and the next when its answer is there."""
-    took, made = [], 0.0
+    took, audio_s = [], 0.0
     with httpx.Client(base_url=url, timeout=600) as http:
         for i, text in enumerate(some):
             began = time.monotonic()
@@ -143,9 +143,9 @@ def synchronous(url: str, some: list[str], seed: int) -> tuple[list[float], floa
                 },
             )
             answer.raise_for_status()
-            made += seconds_of(answer.content)
+            audio_s += seconds_of(answer.content)
             took.append(1000 * (time.monotonic() - began))
-    return took, made, 0
+    return took, audio_s, 0
 
 
 # ---- the server ----------------------------------------------------------------------------------
@@ -266,19 +266,19 @@ def measured(kind: str, size: int, in_flight: int, pid: int, work) -> Row:
             machine_s(),
             time.monotonic(),
         )
-        took, made, failed = work()
+        took, audio_s, failed = work()
         s, used = time.monotonic() - began, cpu_s(pid) + time.process_time() - before
         whole, idle = (now - then for now, then in zip(machine_s(), (whole, idle)))
     return Row(
         kind,
         size,
         in_flight,
-        made / s,
+        audio_s / s,
         percentile(took, 50),
         percentile(took, 95),
         peak.mb,
         used / s,
-        1000 * used / made,
+        1000 * used / audio_s,
         idle / whole,
         max(0.0, 1 - (idle + used) / whole),
         failed,
@@ -324,12 +324,12 @@ def main() -> None:
     p.add_argument("--engine", default="builtin")
     p.add_argument("--model-dir")
     p.add_argument("--json", metavar="FILE")
-    told = p.parse_args()
-    made: list[Row] = []
-    with own_studio(told.engine, told.model_dir) as (url, pid):
+    args = p.parse_args()
+    result_rows: list[Row] = []
+    with own_studio(args.engine, args.model_dir) as (url, pid):
         print(
             f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; client and"
-            f" server share them; engine {told.engine}, {told.lines} lines"
+            f" server share them; engine {args.engine}, {args.lines} lines"
         )
         print(
             "way           | batch | in flight | audio s/s | x   | p50 ms | p95 ms | RSS MB | CPU"
@@ -338,27 +338,27 @@ def main() -> None:
         for r in rows(
             url,
             pid,
-            texts(told.lines),
-            [int(x) for x in told.batch.split(",")],
-            [int(x) for x in told.in_flight.split(",")],
+            texts(args.lines),
+            [int(x) for x in args.batch.split(",")],
+            [int(x) for x in args.in_flight.split(",")],
         ):
-            made.append(r)
+            result_rows.append(r)
             print(
                 f"{r.kind:<13} | {r.batch:>5} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} |"
-                f" {r.audio_s_per_s / made[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} |"
+                f" {r.audio_s_per_s / result_rows[0].audio_s_per_s:>3.1f} | {r.p50_ms:>6.0f} |"
                 f" {r.p95_ms:>6.0f} | {r.peak_rss_mb:>6.0f} | {r.cpu_cores:>9.2f} |"
                 f" {r.cpu_ms_per_s:>10.2f} | {r.idle:>4.0%} | {r.elsewhere:>4.0%} | {r.failed}",
                 flush=True,
             )
-        cost, cores = min(r.cpu_ms_per_s for r in made), os.cpu_count() or 1
+        cost, cores = min(r.cpu_ms_per_s for r in result_rows), os.cpu_count() or 1
         print(
             f"{cores} cores at {cost:.2f} ms for a second of sound can make"
             f" {1000 * cores / cost:.0f} s/s; the best row made"
-            f" {max(r.audio_s_per_s for r in made):.0f}"
+            f" {max(r.audio_s_per_s for r in result_rows):.0f}"
         )
-    if told.json:
-        Path(told.json).write_text(
-            json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8"
+    if args.json:
+        Path(args.json).write_text(
+            json.dumps({"rows": [asdict(r) for r in result_rows]}, indent=1), "utf-8"
         )
 
 

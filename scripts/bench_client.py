@@ -86,18 +86,18 @@ def synchronous(
     url: str, some: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
 ) -> tuple[list[float], float, int]:
     """Latencies in ms, seconds of sound, failures."""
-    took, made, tts = [], 0.0, TTS(url)
+    took, audio_s, tts = [], 0.0, TTS(url)
     for i, text in enumerate(some):
         began = time.monotonic()
         if is_fresh:
             tts.close()
             tts = TTS(url)
-        made += tts.synthesize(
+        audio_s += tts.synthesize(
             text, VOICE, seed=seed + i, on_first_audio=(lambda s: None) if is_paced else None
         ).seconds
         took.append(1000 * (time.monotonic() - began))
     tts.close()
-    return took, made, 0
+    return took, audio_s, 0
 
 
 def asynchronous(
@@ -107,16 +107,16 @@ def asynchronous(
         timed = Timed(
             limits=httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
         )
-        made = failed = 0
+        audio_s = failed = 0
         async with AsyncBatchClient(
             url, in_flight=in_flight, batch=batch, seed=seed, transport=timed
         ) as client:
             async for result in client.results(some, voice=VOICE):
-                made += result.seconds
+                audio_s += result.seconds
                 if result.error is not None:
                     failed += 1
                     print("error:", result.error, file=sys.stderr)
-        return timed.took_ms, made, failed
+        return timed.took_ms, audio_s, failed
 
     return asyncio.run(run())
 
@@ -124,31 +124,31 @@ def asynchronous(
 # ---- the table -----------------------------------------------------------------------------------
 def spent_s(pid: int) -> dict[int, float]:
     """CPU seconds of each process of the studio."""
-    told = {}
+    cpu_s_by_process = {}
     for p in family(pid):
         try:
-            told[p] = sum(
+            cpu_s_by_process[p] = sum(
                 map(int, Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[11:13])
             ) / os.sysconf("SC_CLK_TCK")
         except OSError:  # it ended meanwhile
             continue
-    return told
+    return cpu_s_by_process
 
 
 def measured(way: str, in_flight: int, pid: int, n: int, work) -> Row:
     before, mine = spent_s(pid), time.process_time()
     with Peak(pid) as peak:
         began = time.monotonic()
-        took, made, failed = work()
+        took, audio_s, failed = work()
         s = time.monotonic() - began
     client_s, after = time.process_time() - mine, spent_s(pid)
     server_s = after[pid] - before[pid]
     engine_s = sum(after.values()) - sum(before.get(p, 0.0) for p in after) - server_s
-    ceiling = made * len(os.sched_getaffinity(0)) / max(1e-9, client_s + server_s + engine_s)
+    ceiling = audio_s * len(os.sched_getaffinity(0)) / max(1e-9, client_s + server_s + engine_s)
     return Row(
         way,
         in_flight,
-        made / s,
+        audio_s / s,
         percentile(took, 50),
         percentile(took, 95),
         1000 * engine_s / n,
@@ -206,16 +206,16 @@ def main() -> None:
     p.add_argument("--engine", default="builtin")
     p.add_argument("--model-dir")
     p.add_argument("--json", metavar="FILE")
-    told = p.parse_args()
-    pieces = texts(told.lines * told.sentences)
-    some = [" ".join(pieces[i : i + told.sentences]) for i in range(0, len(pieces), told.sentences)]
-    if told.workers:
-        os.environ["KAIKOU_WORKERS"] = str(told.workers)
-    made: list[Row] = []
-    with own_studio(told.engine, told.model_dir) as (url, pid):
+    args = p.parse_args()
+    pieces = texts(args.lines * args.sentences)
+    some = [" ".join(pieces[i : i + args.sentences]) for i in range(0, len(pieces), args.sentences)]
+    if args.workers:
+        os.environ["KAIKOU_WORKERS"] = str(args.workers)
+    result_rows: list[Row] = []
+    with own_studio(args.engine, args.model_dir) as (url, pid):
         print(
             f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores;"
-            f" client and server share them; engine {told.engine}, {told.lines} lines"
+            f" client and server share them; engine {args.engine}, {args.lines} lines"
         )
         print(
             "way         | in flight | audio s/s |    x | p50 ms | p95 ms | CPU ms: engine | server"
@@ -225,21 +225,21 @@ def main() -> None:
             url,
             pid,
             some,
-            [int(x) for x in told.batch.split(",")],
-            [int(x) for x in told.in_flight.split(",")],
+            [int(x) for x in args.batch.split(",")],
+            [int(x) for x in args.in_flight.split(",")],
         ):
-            made.append(r)
+            result_rows.append(r)
             print(
                 f"{r.way:<11} | {r.in_flight:>9} | {r.audio_s_per_s:>9.1f} |"
-                f" {r.audio_s_per_s / made[0].audio_s_per_s:>4.2f} | {r.p50_ms:>6.0f} |"
+                f" {r.audio_s_per_s / result_rows[0].audio_s_per_s:>4.2f} | {r.p50_ms:>6.0f} |"
                 f" {r.p95_ms:>6.0f} | {r.engine_ms:>14.1f} | {r.server_ms:>6.1f} |"
                 f" {r.client_ms:>6.1f} | {r.ceiling:>7.0f} | {r.audio_s_per_s / r.ceiling:>4.0%} |"
                 f" {r.server_mb:>9.0f} | {r.client_mb:>9.0f} | {r.failed}",
                 flush=True,
             )
-    if told.json:
-        Path(told.json).write_text(
-            json.dumps({"rows": [asdict(r) for r in made]}, indent=1), "utf-8"
+    if args.json:
+        Path(args.json).write_text(
+            json.dumps({"rows": [asdict(r) for r in result_rows]}, indent=1), "utf-8"
         )
 
 

@@ -327,20 +327,20 @@ def arguments() -> argparse.Namespace:
 def published(args: argparse.Namespace) -> int:
     from scripts.engine_bench import published
 
-    known = published.names()
-    args.family = list(known) if args.family == ["all"] else args.family
-    unknown = next((name for name in args.family if name not in known), None)
+    families = published.names()
+    args.family = list(families) if args.family == ["all"] else args.family
+    unknown = next((name for name in args.family if name not in families), None)
     if unknown is not None:
-        print(f"no model “{unknown}”; known: {', '.join(known)}", file=sys.stderr)
+        print(f"no model “{unknown}”; known: {', '.join(families)}", file=sys.stderr)
         return 2
     try:
-        told = published.run(args)
+        report = published.run(args)
     except KaikouError as fault:
         print(fault.en, file=sys.stderr)
         return 1
-    published.table(told["rows"])
+    published.table(report["rows"])
     if args.json:
-        args.json.write_text(json.dumps(told, indent=1))
+        args.json.write_text(json.dumps(report, indent=1))
     return 0
 
 
@@ -378,9 +378,11 @@ def main() -> int:
         f" {platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     )
     table(rows)
-    told = ratios(rows)
+    speed_ratios = ratios(rows)
     if args.json:
-        args.json.write_text(json.dumps({"rows": rows, "load": loads, "ratios": told}, indent=1))
+        args.json.write_text(
+            json.dumps({"rows": rows, "load": loads, "ratios": speed_ratios}, indent=1)
+        )
     return 0
 
 

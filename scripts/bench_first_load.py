@@ -60,19 +60,19 @@ def main() -> None:
     p.add_argument("--url", default="", help="a studio that runs; else one is started")
     p.add_argument("--kb-per-s", type=float, default=50, help="0: no limit, no latency")
     p.add_argument("--latency-ms", type=float, default=400)
-    told = p.parse_args()
+    args = p.parse_args()
     from bench_first_sound import FLAGS, chromium, studio
     from playwright.sync_api import sync_playwright
 
-    speed = told.kb_per_s * 1024 or -1
+    speed = args.kb_per_s * 1024 or -1
     conditions = {
         "offline": False,
-        "latency": told.latency_ms if told.kb_per_s else 0,
+        "latency": args.latency_ms if args.kb_per_s else 0,
         "downloadThroughput": speed,
         "uploadThroughput": speed,
     }
     with (
-        contextlib.nullcontext(told.url.rstrip("/")) if told.url else studio() as url,
+        contextlib.nullcontext(args.url.rstrip("/")) if args.url else studio() as url,
         sync_playwright() as play,
     ):
         browser = play.chromium.launch(

@@ -49,12 +49,12 @@ CLIP = ROOT / "assets" / "voices"
 
 
 def chromium() -> str:
-    found = [
+    paths = [
         p
         for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
         if (p := shutil.which(n))
     ]
-    return found[0] if found else ""
+    return paths[0] if paths else ""
 
 
 @contextlib.contextmanager
@@ -129,49 +129,50 @@ def speak(page) -> dict:
     page.evaluate("KK.player.counters = {}")
     page.click("[data-do=go]")
     page.wait_for_function("KK.player.counters?.firstAudibleMs > 0", timeout=20000)
-    told = page.evaluate("KK.player.counters")
+    counters = page.evaluate("KK.player.counters")
     page.wait_for_timeout(300)
     page.keyboard.press("Escape")
     page.wait_for_timeout(250)
     return {
-        "rendered": told["firstRenderedMs"],
-        "speech": told["firstAudibleMs"],
-        "heard": told.get("firstHeardMs") or told["firstAudibleMs"] + 1000 * told["outputLatency"],
+        "rendered": counters["firstRenderedMs"],
+        "speech": counters["firstAudibleMs"],
+        "heard": counters.get("firstHeardMs")
+        or counters["firstAudibleMs"] + 1000 * counters["outputLatency"],
     }
 
 
 def warm(browser, url: str, times: int) -> list[dict]:
     page = open_page(browser, url)
     speak(page)
-    told = [speak(page) for _ in range(times)]
+    timings = [speak(page) for _ in range(times)]
     page.close()
-    return told
+    return timings
 
 
 def natural(browser, url: str, times: int) -> list[dict]:
     page = open_page(browser, url, text=NATURAL_TEXT)
     page.click("#kk-voiceengine label:nth-of-type(2)")
     speak(page)
-    told = [speak(page) for _ in range(times)]
+    timings = [speak(page) for _ in range(times)]
     page.close()
-    return told
+    return timings
 
 
 def cold(browser, url: str, times: int) -> list[dict]:
-    told = []
+    timings = []
     for _ in range(times):
         page = open_page(browser, url)
-        told.append(speak(page))
+        timings.append(speak(page))
         page.close()
-    return told
+    return timings
 
 
 def fallback(browser, url: str, times: int) -> list[dict]:
     page = open_page(browser, url, without_socket=True)
     speak(page)
-    told = [speak(page) for _ in range(times)]
+    timings = [speak(page) for _ in range(times)]
     page.close()
-    return told
+    return timings
 
 
 def new_clip(browser, url: str, times: int) -> list[dict]:
@@ -179,7 +180,7 @@ def new_clip(browser, url: str, times: int) -> list[dict]:
 
     "profile" = drop to card; the rest counts from the click.
     """
-    clips, told = sorted(CLIP.glob("*.wav")), []
+    clips, timings = sorted(CLIP.glob("*.wav")), []
     for n in range(times):
         page = open_page(browser, url)
         page.evaluate("KK.setMode('zero_shot')")
@@ -197,9 +198,9 @@ def new_clip(browser, url: str, times: int) -> list[dict]:
         page.wait_for_function("String(KK.voiceId() || '').startsWith('draft-')", timeout=20000)
         card = (time.perf_counter() - began) * 1000
         page.check("#kk-consent input")
-        told.append({**speak(page), "profile": card})
+        timings.append({**speak(page), "profile": card})
         page.close()
-    return told
+    return timings
 
 
 def shifted(path: Path, n: int) -> bytes:
@@ -242,7 +243,7 @@ def gradio(browser, times: int) -> list[dict]:
         stderr=subprocess.DEVNULL,
         env={**os.environ, "GRADIO_ANALYTICS_ENABLED": "False"},
     )
-    told = []
+    timings = []
     try:
         for n in range(times + 1):
             page = browser.new_page()
@@ -267,12 +268,12 @@ def gradio(browser, times: int) -> list[dict]:
             page.wait_for_function("window.firstMs > 0", timeout=20000)
             ms = page.evaluate("window.firstMs")
             if n:
-                told.append({"rendered": ms, "speech": ms, "heard": ms})
+                timings.append({"rendered": ms, "speech": ms, "heard": ms})
             page.close()
     finally:
         process.terminate()
         process.wait(20)
-    return told
+    return timings
 
 
 def main() -> None:
@@ -281,7 +282,7 @@ def main() -> None:
     )
     p.add_argument("--times", type=int, default=10, help="repetitions of each row")
     p.add_argument("--json", metavar="FILE")
-    told = p.parse_args()
+    args = p.parse_args()
     from playwright.sync_api import sync_playwright
 
     rows: dict[str, list[dict]] = {}
@@ -290,17 +291,17 @@ def main() -> None:
             args=FLAGS, **({"executable_path": chromium()} if chromium() else {})
         )
         with studio() as url:
-            rows["warm page"] = warm(browser, url, told.times)
-            rows["cold page"] = cold(browser, url, told.times)
-            rows["fallback (fetch)"] = fallback(browser, url, told.times)
-            rows["new 5 s clip"] = new_clip(browser, url, max(3, told.times // 2))
+            rows["warm page"] = warm(browser, url, args.times)
+            rows["cold page"] = cold(browser, url, args.times)
+            rows["fallback (fetch)"] = fallback(browser, url, args.times)
+            rows["new 5 s clip"] = new_clip(browser, url, max(3, args.times // 2))
         with studio(natural=True) as url:
             if httpx.get(url + "/tts/health").json()["natural"] in ("ready", "slow"):
-                rows["natural, warm page"] = natural(browser, url, told.times)
+                rows["natural, warm page"] = natural(browser, url, args.times)
             else:
                 print("natural voice: left out, it is not installed")
         if shutil.which("ffmpeg"):
-            rows["gr.Audio streaming"] = gradio(browser, max(3, told.times // 2))
+            rows["gr.Audio streaming"] = gradio(browser, max(3, args.times // 2))
         else:
             print("gr.Audio streaming: left out, it needs ffmpeg")
         browser.close()
@@ -326,8 +327,8 @@ def main() -> None:
             r["speech"] for r in rows["gr.Audio streaming"]
         ) / statistics.median(r["speech"] for r in rows["warm page"])
         print(f"gr.Audio streaming / warm page: {ratio:.1f} times")
-    if told.json:
-        Path(told.json).write_text(json.dumps(rows, indent=1))
+    if args.json:
+        Path(args.json).write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

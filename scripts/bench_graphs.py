@@ -64,8 +64,8 @@ def plain(family: str, size: str, place: DeviceConfig) -> Model:
     if family == "cosyvoice2":
         return random_model(SMALL if size == "small" else FULL, place)
     kind = {"cosyvoice1": CosyVoice1, "cosyvoice3": CosyVoice3}[family]
-    with tempfile.TemporaryDirectory() as made:
-        root = make(Path(made), full=size == "full", family=family)
+    with tempfile.TemporaryDirectory() as temp_dir:
+        root = make(Path(temp_dir), full=size == "full", family=family)
         return kind.load(root, place)
 
 
@@ -117,14 +117,14 @@ def spoken(model: Model) -> dict[str, torch.Tensor]:
 
 
 def times_ms(network: Graphs, size, device: str, times: int) -> tuple[float, float]:
-    taken = []
+    durations_ms = []
     for _ in range(times + 1):
         _wait(device)
         began = time.perf_counter()
         network(*size)
         _wait(device)
-        taken.append(1000 * (time.perf_counter() - began))
-    return min(taken[1:]), statistics.median(taken[1:])
+        durations_ms.append(1000 * (time.perf_counter() - began))
+    return min(durations_ms[1:]), statistics.median(durations_ms[1:])
 
 
 def _wait(device: str) -> None:
@@ -152,27 +152,27 @@ def rows(model: Captured, device: str, times: int) -> list[dict]:
     return out
 
 
-def main(given: list[str] | None = None) -> dict:
-    asked = argparse.ArgumentParser(
+def main(arguments: list[str] | None = None) -> dict:
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    asked.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    asked.add_argument(
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument(
         "--precision", choices=("fp32", "bf16", "fp16"), help="bf16 on cuda, fp32 on cpu"
     )
-    asked.add_argument("--family", choices=sorted(FAMILIES), default="cosyvoice2")
-    asked.add_argument("--size", choices=("small", "full"), default="full")
-    asked.add_argument("--few", action="store_true", help="a few buckets only; always so on cpu")
-    asked.add_argument("--times", type=int, default=20)
-    asked.add_argument("--json", type=Path)
-    args = asked.parse_args(given)
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="cosyvoice2")
+    parser.add_argument("--size", choices=("small", "full"), default="full")
+    parser.add_argument("--few", action="store_true", help="a few buckets only; always so on cpu")
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args(arguments)
     place = DeviceConfig(
         args.device, args.precision or ("bf16" if args.device == "cuda" else "fp32"), "bench"
     )
     if args.device == "cpu":
         torch.set_num_threads(1)  # more only quarrel about memory
     model = plain(args.family, args.size, place)
-    want = spoken(model)
+    expected = spoken(model)
     began = time.perf_counter()
     fast = captured(
         model,
@@ -187,14 +187,15 @@ def main(given: list[str] | None = None) -> dict:
         fast, args.device, args.times
     )  # first: jobs that are left would not fit every size
     got = spoken(fast)
-    same = (got.pop("ids") == want.pop("ids")).long().cumprod(0).sum()  # they part for good
+    same = (got.pop("ids") == expected.pop("ids")).long().cumprod(0).sum()  # they part for good
     report["same_ids"] = int(same)
-    got["lm"], want["lm"] = got["lm"][: max(1, same)], want["lm"][: max(1, same)]
+    got["lm"], expected["lm"] = got["lm"][: max(1, same)], expected["lm"][: max(1, same)]
     report["agreement"] = {
         name: float(
-            (got[name].float() - want[name].float()).abs().max() / want[name].float().abs().max()
+            (got[name].float() - expected[name].float()).abs().max()
+            / expected[name].float().abs().max()
         )
-        for name in want
+        for name in expected
     }
     report["rows"] = timed
     report["peak_gpu_mb"] = (

@@ -142,12 +142,12 @@ def main() -> None:
         speak(texts[0], language)
     rows = {}
     for language, texts in FIRST.items():
-        found = [speak(text, language) for _ in range(args.times) for text in texts]
-        rows[f"first piece {language} ms"] = [round(1000 * f[0]) for f in found]
-        rows[f"late {language} ms"] = [round(1000 * f[3]) for f in found]
+        measurements = [speak(text, language) for _ in range(args.times) for text in texts]
+        rows[f"first piece {language} ms"] = [round(1000 * f[0]) for f in measurements]
+        rows[f"late {language} ms"] = [round(1000 * f[3]) for f in measurements]
         long = [speak(LONG[language], language) for _ in range(args.times)]
         rows[f"work {language}"] = [round(f[2] / f[1], 3) for f in long]
-        rows[f"work short {language}"] = [round(f[2] / f[1], 3) for f in found]
+        rows[f"work short {language}"] = [round(f[2] / f[1], 3) for f in measurements]
         rows[f"late long {language} ms"] = [round(1000 * f[3]) for f in long]
         rows[f"cancel {language} ms"] = [
             round(1000 * cancel(LONG[language], language, 0.3 + 0.1 * i))

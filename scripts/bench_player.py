@@ -24,14 +24,14 @@ def main() -> int:
     args.add_argument("--rows", default=",".join(ROWS))
     args.add_argument("--times", type=int, default=10)
     args.add_argument("--json", type=Path)
-    told = args.parse_args()
+    options = args.parse_args()
     out = {}
     print(f"{'id':<4}{'case':<52}{'figure':<76}pass")
     with running(env=FREE) as studio, browser(GESTURES_NEEDED) as b:
-        for name in told.rows.split(","):
+        for name in options.rows.split(","):
             case, run = ROWS[name]
             try:
-                figure, ok, data = run(Bench(studio, b, told.times))
+                figure, ok, data = run(Bench(studio, b, options.times))
             except Exception as error:  # one row that breaks must not hide the others
                 figure, ok, data = (
                     f"{type(error).__name__}: {str(error).splitlines()[0][:120]}",
@@ -42,8 +42,8 @@ def main() -> int:
             print(f"{name:<4}{case:<52}{figure:<76}{'yes' if ok else 'NO'}", flush=True)
             for context in list(b.contexts):
                 context.close()
-    if told.json:
-        told.json.write_text(json.dumps(out, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(out, indent=1))
     return 0 if all(r["pass"] for r in out.values()) else 1
 
 

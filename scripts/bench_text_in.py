@@ -92,12 +92,12 @@ class Talk:
         )
         self._voice, self._model = voice, model
 
-    def send(self, kind: str, **told) -> float:
+    def send(self, kind: str, **fields) -> float:
         """When it was sent."""
-        self._ws.send(json.dumps({"type": kind, **told}))
+        self._ws.send(json.dumps({"type": kind, **fields}))
         return time.perf_counter()
 
-    def until(self, wanted: str) -> tuple[float, int]:
+    def until(self, message_type: str) -> tuple[float, int]:
         """When a message of this type came ("sound": a frame), and how many frames came before
         it.
         """
@@ -106,10 +106,10 @@ class Talk:
             got = self._ws.recv(60)
             now = time.perf_counter()
             if isinstance(got, bytes):
-                if wanted == "sound":
+                if message_type == "sound":
                     return now, frames
                 frames += 1
-            elif (kind := json.loads(got)["type"]) == wanted:
+            elif (kind := json.loads(got)["type"]) == message_type:
                 return now, frames
             elif kind in ("error", "speech.failed"):
                 raise SystemExit(got)
@@ -171,9 +171,9 @@ def whole_text(http: httpx.Client, text: str, voice: str, seed: int, model: str)
             "model": model,
             "response_format": "pcm",
         },
-    ) as told:
-        told.raise_for_status()
-        next(told.iter_raw())
+    ) as answer:
+        answer.raise_for_status()
+        next(answer.iter_raw())
         return 1000 * (time.perf_counter() - began)
 
 
@@ -200,28 +200,28 @@ def main() -> None:
         help="e.g. builtin-natural or builtin-instant, measured when both are loaded",
     )
     parser.add_argument("--json", default="", help="file for the figures")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     figures: dict[str, list[float]] = {}
     frames: list[int] = []
     with (
-        contextlib.nullcontext(asked.url.rstrip("/"))
-        if asked.url
-        else studio(asked.engine, asked.model)
+        contextlib.nullcontext(args.url.rstrip("/"))
+        if args.url
+        else studio(args.engine, args.model)
     ) as url:
-        talk = Talk(url, asked.key, asked.voice, asked.model)
+        talk = Talk(url, args.key, args.voice, args.model)
         with httpx.Client(
             base_url=url,
             timeout=60,
-            headers={"Authorization": f"Bearer {asked.key}"} if asked.key else {},
+            headers={"Authorization": f"Bearer {args.key}"} if args.key else {},
         ) as http:
             first_sound(talk, FIRST["zh"], 0)
-            for n in range(asked.times):
+            for n in range(args.times):
                 for language in FIRST:
                     figures.setdefault(f"clause to first sound, {language}", []).append(
                         first_sound(talk, FIRST[language], n)
                     )
                     figures.setdefault(f"whole text to first byte, {language}", []).append(
-                        whole_text(http, FIRST[language], asked.voice, n, asked.model)
+                        whole_text(http, FIRST[language], args.voice, n, args.model)
                     )
                 for what, by_start in (
                     ("cancel to silence", False),
@@ -231,8 +231,8 @@ def main() -> None:
                     figures.setdefault(what, []).append(took)
                     frames.append(late)
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, {asked.url or asked.engine}, model"
-        f" {asked.model}; milliseconds of {asked.times} each"
+        f"{platform.machine()}, {os.cpu_count()} cores, {args.url or args.engine}, model"
+        f" {args.model}; milliseconds of {args.times} each"
     )
     print(f"{'':<34} | {'median':>8} | {'P95':>8} | {'worst':>8}")
     for name, values in figures.items():
@@ -241,8 +241,8 @@ def main() -> None:
         f"frames that were on their way when it was stopped: {statistics.median(frames):.0f} (at"
         f" most {max(frames)}), 0.2 s or less each; none came after it was told"
     )
-    if asked.json:
-        Path(asked.json).write_text(json.dumps({**figures, "frames": frames}, indent=1))
+    if args.json:
+        Path(args.json).write_text(json.dumps({**figures, "frames": frames}, indent=1))
 
 
 if __name__ == "__main__":

@@ -161,23 +161,23 @@ async def listen(ws, seq: int, params: dict, tally: Tally) -> float:
             got += n
             dry_until += n / rate
             continue
-        told = json.loads(message)
-        if told.get("seq") != seq:
+        event = json.loads(message)
+        if event.get("seq") != seq:
             continue
-        if told["op"] == "begin":
-            rate = told["rate"]
-        elif told["op"] == "queued":
+        if event["op"] == "begin":
+            rate = event["rate"]
+        elif event["op"] == "queued":
             was_queued = True
-        elif told["op"] == "end":
+        elif event["op"] == "end":
             tally.spoken_s += got / rate
             return max(0.0, dry_until - time.monotonic())
-        elif told["op"] == "error":
-            if told["code"] in ("busy", "rate_limited"):
+        elif event["op"] == "error":
+            if event["code"] in ("busy", "rate_limited"):
                 tally.refused += 1
             else:
                 tally.failed += 1
-                print("error:", told["code"], told["text"], file=sys.stderr)
-            return told["retry"] or 1.0
+                print("error:", event["code"], event["text"], file=sys.stderr)
+            return event["retry"] or 1.0
     return 0.0
 
 
@@ -298,27 +298,27 @@ def own_studio(engine: str, model_dir: str | None = None):
 
 def wait_ready(url: str, model: str = "auto") -> list[str]:
     """One of the built-in engine's two voices by name: when both are there."""
-    wanted = ["natural"] if model in ("builtin-natural", "builtin-instant") else []
+    needed_engines = ["natural"] if model in ("builtin-natural", "builtin-instant") else []
     for _ in range(1500):  # a large model takes minutes
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(url + "/health/ready", timeout=5).status_code == 200:
-                told = httpx.get(url + "/tts/health", timeout=5).json()
-                if set(wanted) <= set(told.get("voice_engines", wanted)):
+                reply = httpx.get(url + "/tts/health", timeout=5).json()
+                if set(needed_engines) <= set(reply.get("voice_engines", needed_engines)):
                     break
         time.sleep(0.2)
     usable = []
     for voice in [
         v["id"] for v in httpx.get(url + "/v1/audio/voices", timeout=10).json()["data"]
     ]:  # warm: prompts are made before the clock starts
-        told = httpx.post(
+        reply = httpx.post(
             url + "/v1/audio/speech",
             json={"input": "warm", "voice": voice, "stream": False, "model": model},
             timeout=120,
         )
-        if told.status_code == 422:  # random networks hear too little in some clips
-            print(f"{voice} is left out: {told.json()['error']['message']}", file=sys.stderr)
+        if reply.status_code == 422:  # random networks hear too little in some clips
+            print(f"{voice} is left out: {reply.json()['error']['message']}", file=sys.stderr)
             continue
-        told.raise_for_status()
+        reply.raise_for_status()
         usable.append(voice)
     return usable
 
@@ -347,31 +347,31 @@ def main() -> None:
     )
     p.add_argument("--url", help="an already running studio instead of an own one")
     p.add_argument("--json", metavar="FILE")
-    told = p.parse_args()
+    args = p.parse_args()
     with contextlib.ExitStack() as stack:
         url, pid = (
-            (told.url, None)
-            if told.url
-            else stack.enter_context(own_studio(told.engine, told.model_dir))
+            (args.url, None)
+            if args.url
+            else stack.enter_context(own_studio(args.engine, args.model_dir))
         )
-        voices = wait_ready(url, told.model)
+        voices = wait_ready(url, args.model)
         print(
             f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; clients and"
-            f" server share them; engine {told.engine}, model {told.model}, {len(voices)} voices,"
-            f" {told.seconds:.0f} s a round"
+            f" server share them; engine {args.engine}, model {args.model}, {len(voices)} voices,"
+            f" {args.seconds:.0f} s a round"
         )
         print(
             "users | sentences | first chunk ms: p50 p95 p99 | queued, p95 | underruns | refused |"
             " failed | audio s/s | CPU cores | CPU s/audio s | RSS MB | clients late | stolen s"
         )
         rows, serials = [], itertools.count(1)
-        for n in map(int, told.users.split(",")):
+        for n in map(int, args.users.split(",")):
             rows.append(
-                asyncio.run(round_of(url, n, told.seconds, pid, serials, voices, told.model))
+                asyncio.run(round_of(url, n, args.seconds, pid, serials, voices, args.model))
             )
             print(row(rows[-1]), flush=True)
-    if told.json:
-        Path(told.json).write_text(json.dumps({"rows": rows}, indent=1))
+    if args.json:
+        Path(args.json).write_text(json.dumps({"rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -44,14 +44,14 @@ TOLD_S, TOLD_FROZEN_S, READY_S, GONE_S = 2.0, 15.0, 20.0, 10.0
 # ---- the studio, in a process of its own ---------------------------------------------------------
 
 
-def serve(given: list[str], frozen_s: float) -> int:
+def serve(arguments: list[str], frozen_s: float) -> int:
     """As `python -m webui`, but with as many restarts as are asked for."""
     from webui import __main__ as program
     from webui import app as root
     from webui.engine.remote import RemoteEngine, Timeouts
     from webui.settings import load
 
-    settings = load(given)
+    settings = load(arguments)
     listener = program.listen(settings)
     patience = Timeouts(frozen_s=frozen_s, max_restarts=1 << 30, back_off_s=(0.0,))
     app, studio = root.build(
@@ -69,7 +69,7 @@ def serve(given: list[str], frozen_s: float) -> int:
 def studio(model_dir: Path, frozen_s: float) -> Iterator[tuple[subprocess.Popen, str]]:
     import httpx
 
-    with tempfile.TemporaryDirectory(prefix="kaikou-chaos-") as made:
+    with tempfile.TemporaryDirectory(prefix="kaikou-chaos-") as temp_dir:
         port = free_port()
         command = [
             sys.executable,
@@ -81,12 +81,12 @@ def studio(model_dir: Path, frozen_s: float) -> Iterator[tuple[subprocess.Popen,
             "--port",
             str(port),
             "--data-dir",
-            made,
+            temp_dir,
             "--model-dir",
             str(model_dir),
         ]
         env = {**os.environ, "KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_MAX_STREAMS": "8"}
-        with (Path(made) / "log.txt").open("wb") as log:
+        with (Path(temp_dir) / "log.txt").open("wb") as log:
             process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
         url = f"http://127.0.0.1:{port}"
         try:
@@ -94,7 +94,7 @@ def studio(model_dir: Path, frozen_s: float) -> Iterator[tuple[subprocess.Popen,
             while not is_ready(url):
                 if process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError(
-                        (Path(made) / "log.txt").read_text("utf-8", "replace")[-3000:]
+                        (Path(temp_dir) / "log.txt").read_text("utf-8", "replace")[-3000:]
                     )
                 time.sleep(0.2)
             httpx.get(url, timeout=60)  # the page itself, once
@@ -126,13 +126,13 @@ def is_ready(url: str) -> bool:
 
 def processes() -> list[tuple[int, int, int, str, str]]:
     """(pid, parent, group, state, command) of everything that runs."""
-    told = subprocess.run(
+    ps_output = subprocess.run(
         ["ps", "-ww", "-eo", "pid=,ppid=,pgid=,stat=,args="],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    rows = (line.split(None, 4) for line in told.splitlines())
+    rows = (line.split(None, 4) for line in ps_output.splitlines())
     return [(int(r[0]), int(r[1]), int(r[2]), r[3], r[4] if len(r) > 4 else "") for r in rows]
 
 
@@ -210,18 +210,18 @@ class Listener:
             if isinstance(raw, bytes):
                 had_sound = self.is_sounding = True
                 continue
-            told = json.loads(raw)
-            if told.get("seq") != seq or told["op"] not in ("end", "error"):
+            message = json.loads(raw)
+            if message.get("seq") != seq or message["op"] not in ("end", "error"):
                 continue
             self.is_sounding = False
-            if told["op"] == "end":
+            if message["op"] == "end":
                 self.whole += 1
                 return 0.0
             if had_sound:
-                self.told.append((time.monotonic(), told["code"]))
-            if not told.get("text"):
-                self.wrong.append(f"no sentence with {told['code']}")
-            return min(told["retry"] or 1.0, 1.0)
+                self.told.append((time.monotonic(), message["code"]))
+            if not message.get("text"):
+                self.wrong.append(f"no sentence with {message['code']}")
+            return min(message["retry"] or 1.0, 1.0)
         return 0.0
 
 
@@ -369,19 +369,19 @@ def run(
             thread.start()
         done = []
         for n in range(1, rounds + 1):
-            made = one_round(
+            result = one_round(
                 process,
                 url,
                 listeners,
                 "freeze" if freeze_every and n % freeze_every == 0 else "kill",
             )
-            made.page_worst_s, page.worst_s = page.worst_s, 0.0
-            done.append(made)
+            result.page_worst_s, page.worst_s = page.worst_s, 0.0
+            done.append(result)
             say(
-                f"{n:>5} | {made.fault:<6} | {made.sounding:>8} |"
-                f" {max(made.told_s, default=float('nan')):>6.2f} | {made.ready_s:>7.1f} |"
-                f" {made.left:>4} | {1000 * made.page_worst_s:>7.0f} |"
-                f" {', '.join(sorted(made.codes))}"
+                f"{n:>5} | {result.fault:<6} | {result.sounding:>8} |"
+                f" {max(result.told_s, default=float('nan')):>6.2f} | {result.ready_s:>7.1f} |"
+                f" {result.left:>4} | {1000 * result.page_worst_s:>7.0f} |"
+                f" {', '.join(sorted(result.codes))}"
             )
         child = engine_of(process.pid)
         is_over.set()
@@ -394,11 +394,11 @@ def run(
 
 
 def main(argv: list[str] | None = None) -> int:
-    given = sys.argv[1:] if argv is None else argv
+    arguments = sys.argv[1:] if argv is None else argv
     own, rest = (
-        (given[: given.index("--")], given[given.index("--") + 1 :])
-        if "--" in given
-        else (given, [])
+        (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])
+        if "--" in arguments
+        else (arguments, [])
     )
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -426,13 +426,13 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(own)
     if args.serve:
         return serve(rest, args.frozen_s)
-    with tempfile.TemporaryDirectory(prefix="kaikou-model-") as made:
+    with tempfile.TemporaryDirectory(prefix="kaikou-model-") as temp_dir:
         if args.model_dir is None:
             from scripts.make_small_model import make
 
-            make(Path(made) / "CosyVoice2-0.5B")
+            make(Path(temp_dir) / "CosyVoice2-0.5B")
         report = run(
-            args.model_dir or Path(made),
+            args.model_dir or Path(temp_dir),
             args.rounds,
             args.freeze_every,
             args.frozen_s,

@@ -95,16 +95,16 @@ def check_of(part: str, generation: str) -> str:
 
     What is the same in all has one without a number.
     """
-    known = {path.stem for path in (ROOT / "scripts" / "golden_checks").glob("*.py")}
+    check_names = {path.stem for path in (ROOT / "scripts" / "golden_checks").glob("*.py")}
     own = part if generation == "2" or part not in DIFFERENT else part + generation
-    return next((name for name in (own, part + generation) if name in known), "")
+    return next((name for name in (own, part + generation) if name in check_names), "")
 
 
 def parts_of(folder: Path, only: list[str], generation: str) -> dict[str, str]:
     """part -> module that checks it."""
     parts = sorted(path.name for path in folder.glob("*/"))
-    found = {part: check_of(part, generation) for part in parts if not only or part in only}
-    return {part: module for part, module in found.items() if module}
+    check_by_part = {part: check_of(part, generation) for part in parts if not only or part in only}
+    return {part: module for part, module in check_by_part.items() if module}
 
 
 def run(folder: Path, only: list[str], device: str) -> Tally:
@@ -145,13 +145,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--device", default="cpu", help="cpu, cuda or mps; for the parts that can use it"
     )
     parser.add_argument("--threads", type=int, default=2)
-    asked = parser.parse_args(arguments)
-    torch.set_num_threads(asked.threads)
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(args.threads)
     # the tolerances are for full fp32; matrix products already are
     torch.backends.cudnn.allow_tf32 = False
-    tally = run(asked.folder, [part for part in asked.only.split(",") if part], asked.device)
+    tally = run(args.folder, [part for part in args.only.split(",") if part], args.device)
     if not tally.checked and not tally.failed:
-        print(f"No golden data in {asked.folder}.")
+        print(f"No golden data in {args.folder}.")
         return 1
     print(
         f"{tally.checked} tensors checked, {len(tally.failed)} not ok"

@@ -58,8 +58,8 @@ class Found:
         """Routes that only ever refused: of these nothing but their refusals was looked at."""
         return sorted(
             name
-            for name, seen in self.routes.items()
-            if name != OTHER and not any(status < 400 for status in seen)
+            for name, statuses in self.routes.items()
+            if name != OTHER and not any(status < 400 for status in statuses)
         )
 
 
@@ -68,7 +68,7 @@ def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Foun
     has_things: it is a studio, and ids of real things are asked for too.
     """
     with tempfile.TemporaryDirectory(prefix="kaikou-openapi-") as folder:
-        told = Path(folder) / "events.ndjson"
+        events_file = Path(folder) / "events.ndjson"
         command = [
             sys.executable,
             "-m",
@@ -91,7 +91,7 @@ def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Foun
             "--report",
             "ndjson",
             "--report-ndjson-path",
-            str(told),
+            str(events_file),
             *flags,
         ]
         things = (
@@ -104,7 +104,7 @@ def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Foun
             if has_things
             else {}
         )
-        kept = {
+        environment = {
             "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")
         }  # its tables of characters take seconds to make
         run = subprocess.run(
@@ -112,9 +112,9 @@ def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Foun
             cwd=folder,
             capture_output=True,
             text=True,
-            env={**os.environ, **kept, **things},
+            env={**os.environ, **environment, **things},
         )
-        events = told.read_text("utf-8").splitlines() if told.exists() else []
+        events = events_file.read_text("utf-8").splitlines() if events_file.exists() else []
     return Found(run.returncode == 0, run.stdout + run.stderr, _routes(map(json.loads, events)))
 
 
@@ -122,8 +122,8 @@ def _routes(events: Iterable[dict]) -> dict[str, Counter]:
     routes: dict[str, Counter] = {}
     for record in (e["ScenarioFinished"]["recorder"] for e in events if "ScenarioFinished" in e):
         for key, exchange in record.get("interactions", {}).items():
-            asked, label = record["cases"][key]["value"], record["label"]
-            name = f"{asked['method']} {asked['path']}"
+            case, label = record["cases"][key]["value"], record["label"]
+            name = f"{case['method']} {case['path']}"
             if exchange.get("response"):
                 routes.setdefault(
                     name if name == label or label == "Stateful tests" else OTHER, Counter()
@@ -142,19 +142,19 @@ def main() -> int:
     ask.add_argument("--seed", type=int, default=1)
     wish = ask.parse_args()
     with running(env=SETTINGS) as studio:
-        found = check(studio.url, *(QUICK if wish.quick else LONG), seed=wish.seed)
+        report = check(studio.url, *(QUICK if wish.quick else LONG), seed=wish.seed)
         state = studio.state()
-    print(found.text)
+    print(report.text)
     print(
-        f"{len(found.routes)} routes, {sum(found.statuses.values())} answers:",
-        ", ".join(f"{n} x {status}" for status, n in sorted(found.statuses.items())),
+        f"{len(report.routes)} routes, {sum(report.statuses.values())} answers:",
+        ", ".join(f"{n} x {status}" for status, n in sorted(report.statuses.items())),
     )
-    print("only refused:", ", ".join(found.never_done) or "none")
+    print("only refused:", ", ".join(report.never_done) or "none")
     print(
         f"streams spoken {state['opened']}, ended {state['finalised']}; codecs open"
         f" {state['coders']}"
     )
-    return 0 if found.ok and state["opened"] == state["finalised"] and not state["coders"] else 1
+    return 0 if report.ok and state["opened"] == state["finalised"] and not state["coders"] else 1
 
 
 if __name__ == "__main__":

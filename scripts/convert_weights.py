@@ -50,9 +50,9 @@ def main() -> int:
                 int(source.stat().st_size * _BYTES[args.dtype]) if source.exists() else 0,
             )
             started = time.perf_counter()
-            made = convert(args.directory, name, args.dtype, parts)
+            path = convert(args.directory, name, args.dtype, parts)
             print(
-                f"{made.name}: {made.stat().st_size / 1e6:.1f} MB in"
+                f"{path.name}: {path.stat().st_size / 1e6:.1f} MB in"
                 f" {time.perf_counter() - started:.1f} s"
             )
     except KaikouError as fault:

@@ -62,7 +62,7 @@ def code_lines(path: Path, root: Path = ROOT) -> list[Line]:
     """Runs of blanks inside a line count as one."""
     source = path.read_text("utf-8")
     skipped = _skipped(ast.parse(source))
-    kept = {
+    line_numbers = {
         token.start[0]
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type
@@ -80,7 +80,7 @@ def code_lines(path: Path, root: Path = ROOT) -> list[Line]:
     return [
         Line(name, n, re.sub(r"\s+", " ", text.partition("  #")[0].strip()))
         for n, text in rows
-        if n in kept and n not in skipped
+        if n in line_numbers and n not in skipped
     ]
 
 
@@ -110,7 +110,7 @@ def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
     for f, lines in enumerate(files):
         for i in range(len(lines) - most):
             places[tuple(line.text for line in lines[i : i + most + 1])].append((f, i))
-    found = []
+    repeats = []
     for where in places.values():
         for k, (f, i) in enumerate(where):
             for g, j in where[k + 1 :]:
@@ -124,8 +124,8 @@ def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
                     or files[f][i + n].text != files[g][j + n].text
                 )
                 if f != g or i + length <= j:
-                    found.append(Copy(length, files[f][i], files[g][j]))
-    return sorted(found, key=lambda copy: -copy.lines)
+                    repeats.append(Copy(length, files[f][i], files[g][j]))
+    return sorted(repeats, key=lambda copy: -copy.lines)
 
 
 def blurred(lines: list[Line]) -> list[Line]:
@@ -149,7 +149,7 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
     return out
 
 
-def imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
+def imported(name: str, path: Path, module_paths: Mapping[str, Path]) -> set[str]:
     """Modules of the room that this one imports, at any depth of the file."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     out = set()
@@ -168,31 +168,37 @@ def imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
             out |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             out |= {alias.name for alias in node.names}
-    return out & known.keys()
+    return out & module_paths.keys()
 
 
-def reached(start: Iterable[str], known: Mapping[str, Path]) -> set[str]:
+def reached(start: Iterable[str], module_paths: Mapping[str, Path]) -> set[str]:
     """A module's package counts with it.
 
     Another generation's own module is no way on: who takes two functions from it does not use all
     that it does.
     """
-    todo, seen = [s for s in start if s in known], set()
+    todo, visited_names = [s for s in start if s in module_paths], set()
     closed = set(OWN.values()) - set(todo)
     while todo:
         name = todo.pop()
-        if name not in seen and name not in closed:
-            seen.add(name)
-            todo += imported(name, known[name], known) | ({name.rpartition(".")[0]} & known.keys())
-    return {name for name in seen if name.startswith(f"{ENGINE}.cosyvoice")}
+        if name not in visited_names and name not in closed:
+            visited_names.add(name)
+            todo += imported(name, module_paths[name], module_paths) | (
+                {name.rpartition(".")[0]} & module_paths.keys()
+            )
+    return {name for name in visited_names if name.startswith(f"{ENGINE}.cosyvoice")}
 
 
-def shares(known: Mapping[str, Path], sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def shares(module_paths: Mapping[str, Path], sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """generation -> lines used by all, by one other, by it alone.
 
     Only those generations that are there.
     """
-    uses = {engine: reached((COMMON, own), known) for engine, own in OWN.items() if own in known}
+    uses = {
+        engine: reached((COMMON, own), module_paths)
+        for engine, own in OWN.items()
+        if own in module_paths
+    }
     out = {}
     for engine, mine in uses.items():
         count = {name: sum(name in theirs for theirs in uses.values()) for name in mine}
@@ -215,10 +221,12 @@ def main() -> int:
         help="also tell blocks that are the same but for names and numbers",
     )
     args = parser.parse_args()
-    known = modules()
-    lines = {name: code_lines(path) for name, path in known.items()}
+    module_paths = modules()
+    lines = {name: code_lines(path) for name, path in module_paths.items()}
     print(f"{'generation':<12} {'shared by all':>14} {'by two':>8} {'its own':>8} {'shared':>8}")
-    for engine, row in shares(known, {name: len(rows) for name, rows in lines.items()}).items():
+    for engine, row in shares(
+        module_paths, {name: len(rows) for name, rows in lines.items()}
+    ).items():
         print(
             f"{engine:<12} {row['all']:>14,} {row['some']:>8,} {row['own']:>8,}"
             f" {(row['all'] + row['some']) / max(1, sum(row.values())):>8.0%}"
@@ -226,10 +234,10 @@ def main() -> int:
     print(
         f"the engine's room: {sum(map(len, lines.values())):,} lines of code in {len(lines)} files"
     )
-    found = copies(lines.values())
+    repeats = copies(lines.values())
     print(
-        f"blocks of more than {MOST} lines that occur twice: {len(found)}"
-        + "".join(f"\n  {copy.words()}" for copy in found)
+        f"blocks of more than {MOST} lines that occur twice: {len(repeats)}"
+        + "".join(f"\n  {copy.words()}" for copy in repeats)
     )
     if args.alike:
         alike = copies(map(blurred, lines.values()))
@@ -237,7 +245,7 @@ def main() -> int:
             f"the same but for names and numbers: {len(alike)}"
             + "".join(f"\n  {copy.words()}" for copy in alike)
         )
-    return 1 if found else 0
+    return 1 if repeats else 0
 
 
 if __name__ == "__main__":

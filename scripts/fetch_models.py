@@ -58,10 +58,10 @@ class Line:
         if key == self._last:
             return
         self._last = key
-        left = f", {at.left_s / 60:.0f} min left" if at.left_s else ""
+        eta_text = f", {at.left_s / 60:.0f} min left" if at.left_s else ""
         text = (
             f"{percent:3d} %  {at.done / 1e6:,.0f} of {at.total / 1e6:,.0f} MB, {at.rate / 1e6:.1f}"
-            f" MB/s{left}  {at.file}"
+            f" MB/s{eta_text}  {at.file}"
         )
         print(
             f"\r{text:<110}" if sys.stdout.isatty() else text,
@@ -162,15 +162,17 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     names = list(models) if "all" in args.names else args.names or [DEFAULT]
-    known = {**models, NATURAL.name: NATURAL}
-    unknown = next((name for name in names if name not in known), None)
+    models_by_name = {**models, NATURAL.name: NATURAL}
+    unknown = next((name for name in names if name not in models_by_name), None)
     if unknown is not None:
         parser.error(f"no model “{unknown}”; known: {', '.join(models)}")
     try:
         if names == [NATURAL.name] and args.source and Path(args.source).is_dir():
             return copy_natural(Path(args.source), args.dir / NATURAL.name)
         args.source = args.source or (NATURAL_SOURCE if names == [NATURAL.name] else "modelscope")
-        fetchers = [ModelFetcher(args.dir / name, args.source, known[name]) for name in names]
+        fetchers = [
+            ModelFetcher(args.dir / name, args.source, models_by_name[name]) for name in names
+        ]
         return max(
             local(f, args.check) if args.offline or args.check else bring(f, cancelled)
             for f in fetchers
@@ -181,9 +183,9 @@ def main() -> int:
             return 130
         print(f"\n{fault.en}\n{fault.zh}", file=sys.stderr)
         if isinstance(fault, NotReady):
-            others = " or ".join(f"--source {name}" for name in SOURCES if name != args.source)
+            sources = " or ".join(f"--source {name}" for name in SOURCES if name != args.source)
             print(
-                f"This was {args.source}; no other source is asked unless you say so: {others}."
+                f"This was {args.source}; no other source is asked unless you say so: {sources}."
                 " What has come stays.",
                 file=sys.stderr,
             )

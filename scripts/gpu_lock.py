@@ -56,9 +56,9 @@ def take(lock: MemoryLock, args: argparse.Namespace) -> None:
     if not needed:
         root = args.model_dir = args.model_dir or usual()
         family = model_spec_of(root)
-        told = plan(family, family.read_spec(root, family.steps[0]), root, place)
-        print(f"plan: {told.describe()}")
-        needed = told.needed
+        memory_plan = plan(family, family.read_spec(root, family.steps[0]), root, place)
+        print(f"plan: {memory_plan.describe()}")
+        needed = memory_plan.needed
     if args.exclusive:
         uuid = (
             getattr(torch.cuda.get_device_properties(0), "uuid", None)
@@ -97,11 +97,11 @@ def amount(text: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     own, command = (
-        (given[: given.index("--")], given[given.index("--") + 1 :])
-        if "--" in given
-        else (given, [])
+        (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])
+        if "--" in arguments
+        else (arguments, [])
     )
     parser = argparse.ArgumentParser(
         description=__doc__,

@@ -55,12 +55,15 @@ def rooms(root: Path) -> Iterator[tuple[str, list[Path]]]:
 
 def circles(root: Path) -> list[list[str]]:
     """Groups of modules that import each other, at any depth of a file; each group sorted."""
-    known = {
+    module_paths = {
         _dotted(root, path): path
         for path in (root / "webui").rglob("*.py")
         if path.parent.name != "worker"  # programs started by their path
     }
-    edges = {name: set(_imported(name, path, known)) - {name} for name, path in known.items()}
+    edges = {
+        name: set(_imported(name, path, module_paths)) - {name}
+        for name, path in module_paths.items()
+    }
     reach = {name: _reached(name, edges) for name in edges}
     groups = {
         tuple(sorted(other for other in reach[name] if name in reach[other]))
@@ -71,13 +74,13 @@ def circles(root: Path) -> list[list[str]]:
 
 
 def _reached(start: str, edges: dict[str, set[str]]) -> set[str]:
-    todo, seen = list(edges[start]), set()
+    todo, visited_names = list(edges[start]), set()
     while todo:
         name = todo.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in visited_names:
+            visited_names.add(name)
             todo += edges[name]
-    return seen
+    return visited_names
 
 
 def _dotted(root: Path, path: Path) -> str:
@@ -85,18 +88,18 @@ def _dotted(root: Path, path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
+def _imported(name: str, path: Path, module_paths: dict[str, Path]) -> Iterator[str]:
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
+            yield from (alias.name for alias in node.names if alias.name in module_paths)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             stem = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
                 full = f"{stem}.{alias.name}"
-                if full in known or stem in known:
-                    yield full if full in known else stem
+                if full in module_paths or stem in module_paths:
+                    yield full if full in module_paths else stem
 
 
 def hooks(root: Path) -> Iterator[tuple[str, str]]:
@@ -157,8 +160,11 @@ def main() -> None:
     print(f"\nlines over {MAX_COLUMNS} columns: Python {wide[0]}, JavaScript {wide[1]}")
     print(f"JavaScript: {len(scripts)} files, {sum(len(lines_of(p)) for p in scripts):,} lines")
     print(f"places that name what Gradio draws: {places.total()}, {dict(places)}")
-    found = circles(root)
-    print(f"import circles: {len(found)}" + "".join(f"\n  {len(c)}: {', '.join(c)}" for c in found))
+    import_circles = circles(root)
+    print(
+        f"import circles: {len(import_circles)}"
+        + "".join(f"\n  {len(c)}: {', '.join(c)}" for c in import_circles)
+    )
 
 
 if __name__ == "__main__":

@@ -55,26 +55,24 @@ def main(argv: list[str] | None = None) -> int:
     )
     commands.add_parser("list", help="all keys and what they used")
     commands.add_parser("revoke", help="from now on this key opens nothing").add_argument("id")
-    given = p.parse_args(argv)
+    args = p.parse_args(argv)
     try:
-        data = load(["--data-dir", given.data_dir] if given.data_dir else []).paths.data_dir
+        data = load(["--data-dir", args.data_dir] if args.data_dir else []).paths.data_dir
         tighten(data)
         store = AccessStore(data)
         keys = Keys(store)
-        if given.command == "create":
-            scopes = [s.strip() for s in given.scopes.split(",")]
+        if args.command == "create":
+            scopes = [s.strip() for s in args.scopes.split(",")]
             if unknown := [s for s in scopes if s not in SCOPES]:
                 p.error(f"no such scope: {', '.join(unknown)}; there are {', '.join(SCOPES)}")
-            key, secret = keys.create(
-                f"{given.account}/script", given.name, scopes, given.per_minute
-            )
+            key, secret = keys.create(f"{args.account}/script", args.name, scopes, args.per_minute)
             print(f"{key.id}\n{secret}")
-        elif given.command == "revoke":
-            found = next((k for k in store.keys() if k.id == given.id), None)
-            if found is None:
+        elif args.command == "revoke":
+            stored_key = next((k for k in store.keys() if k.id == args.id), None)
+            if stored_key is None:
                 raise NotFound("not_found.key")
-            keys.revoke(f"{found.account}/script", found.id)
-            print(f"{found.id} revoked")
+            keys.revoke(f"{stored_key.account}/script", stored_key.id)
+            print(f"{stored_key.id} revoked")
         else:
             listed(store)
         store.close()

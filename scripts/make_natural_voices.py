@@ -90,33 +90,34 @@ def learn(
     ridge regression.
     """
     chance = np.random.default_rng(0)
-    seen, at = [], []
-    said = [tokens_of(c.phonemes) for c in clauses(TEXTS[language], language, speaker)]
-    longest = max(said, key=len)
+    moments, at = [], []
+    token_lists = [tokens_of(c.phonemes) for c in clauses(TEXTS[language], language, speaker)]
+    longest = max(token_lists, key=len)
     middle_hz = float(np.exp(network.trunk(longest, styles[len(longest) - 1]).log_f0))
-    for tokens in said:
+    for tokens in token_lists:
         style = styles[len(tokens) - 1]
         factor, moved = np.exp(SPREAD * chance.standard_normal(2))
         middle = middle_hz * moved
         trunk = network.trunk(
             tokens, style, 1.0, factor * middle / middle_hz, middle * (1 - factor)
         )
-        _, found = one_pass(network.generator, trunk.features, trunk.source, style[:128])
+        _, statistics = one_pass(network.generator, trunk.features, trunk.source, style[:128])
         mean, variance = (
-            np.concatenate([found[name][:, i].ravel() for name in BLOCKS]) for i in (0, 1)
+            np.concatenate([statistics[name][:, i].ravel() for name in BLOCKS]) for i in (0, 1)
         )
-        seen.append((mean, np.log(variance + EPSILON)))
+        moments.append((mean, np.log(variance + EPSILON)))
         at.append((trunk.voiced, trunk.log_f0))
-    seen, at = np.array(seen), np.array(at)
+    moments, at = np.array(moments), np.array(at)
     middle, spread = at.mean(0), at.std(0)
     away = (at - middle) / spread
     rates = np.linalg.solve(
-        away.T @ away + RIDGE * np.eye(2), away.T @ (seen - seen.mean(0)).reshape(len(seen), -1)
+        away.T @ away + RIDGE * np.eye(2),
+        away.T @ (moments - moments.mean(0)).reshape(len(moments), -1),
     )
-    rates = (rates / spread[:, None]).reshape(2, *seen.shape[1:])
+    rates = (rates / spread[:, None]).reshape(2, *moments.shape[1:])
     ranges = np.stack((at.min(0), middle, at.max(0)), 1)
     return Statistics(
-        np.concatenate((seen.mean(0)[None], rates)).astype(np.float16).astype(np.float32),
+        np.concatenate((moments.mean(0)[None], rates)).astype(np.float16).astype(np.float32),
         *(tuple(float(v) for v in row) for row in ranges),
     )
 
@@ -131,14 +132,14 @@ def stock_sound(
     """float32 (n,) at RATE_HZ: the stock text of the built-in voice, clause by clause without the
     silences between them.
     """
-    said, scratch = [], Scratch()
+    sounds, scratch = [], Scratch()
     for clause in clauses(STOCK[language], language, speaker):
         tokens = tokens_of(clause.phonemes)
         style = styles[len(tokens) - 1]
         trunk = network.trunk(tokens, style)
         sound = np.concatenate(list(network.sound(trunk, style, statistics, scratch)))
-        said.append(Trim(active_rms(sound)).push(sound, True))
-    return np.concatenate(said)
+        sounds.append(Trim(active_rms(sound)).push(sound, True))
+    return np.concatenate(sounds)
 
 
 def base_of(sound: np.ndarray) -> Base:
@@ -198,8 +199,8 @@ def main() -> None:
     weights.obtain([args.weights.absolute()])
     jobs = [(name, args.styles.absolute(), args.weights.absolute()) for name in VOICES]
     with multiprocessing.get_context("spawn").Pool() as pool:
-        for name, found, numbers in pool.imap(make, jobs, 1):
-            arrays |= {f"{name}.{field}": value for field, value in found.items()}
+        for name, voice_arrays, numbers in pool.imap(make, jobs, 1):
+            arrays |= {f"{name}.{field}": value for field, value in voice_arrays.items()}
             plain[name] = numbers
             print(name, {k: v for k, v in numbers.items() if k != "base"}, flush=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -29,18 +29,18 @@ from scripts.small_model.families import FAMILIES
 
 def make(root: Path, seed: int = 0, full: bool = False, family: str = "cosyvoice2") -> Path:
     """Fill `root` (made when missing); returns it."""
-    made = FAMILIES[family]
-    size = made.full if full else made.small
-    for name, content in made.texts(size).items():
+    recipe = FAMILIES[family]
+    size = recipe.full if full else recipe.small
+    for name, content in recipe.texts(size).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content, encoding="utf-8")
     random = torch.Generator().manual_seed(seed)
-    for name, state in made.states.items():
+    for name, state in recipe.states.items():
         torch.save(state(size, random), root / f"{name}.pt")
-    if made.speakers is not None:
-        torch.save(made.speakers(size.codes, random), root / "spk2info.pt")
+    if recipe.speakers is not None:
+        torch.save(recipe.speakers(size.codes, random), root / "spk2info.pt")
     draws = np.random.default_rng(seed)
-    networks.speech_tokenizer(root / made.tokenizer, draws, *made.ids)
+    networks.speech_tokenizer(root / recipe.tokenizer, draws, *recipe.ids)
     networks.speaker_network(root / "campplus.onnx", draws)
     return root
 
@@ -59,8 +59,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--full", action="store_true", help="the real sizes instead of small ones")
     args = parser.parse_args()
-    made = make(args.directory, args.seed, args.full, args.family)
-    print(f"{made}: {sum(f.stat().st_size for f in made.rglob('*') if f.is_file()) / 1e6:.1f} MB")
+    root = make(args.directory, args.seed, args.full, args.family)
+    print(f"{root}: {sum(f.stat().st_size for f in root.rglob('*') if f.is_file()) / 1e6:.1f} MB")
     return 0
 
 

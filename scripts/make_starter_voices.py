@@ -58,12 +58,12 @@ RECIPES = (
 def speak(voice: str, wpm: int, text: str) -> np.ndarray:
     """float64 (n,) at 22050 Hz."""
     lib = ctypes.CDLL(espeakng_loader.get_library_path())
-    heard: list[bytes] = []
+    pcm_blocks: list[bytes] = []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
     def collect(wave, n, _events):
         if wave and n > 0:
-            heard.append(ctypes.string_at(wave, 2 * n))
+            pcm_blocks.append(ctypes.string_at(wave, 2 * n))
         return 0
 
     # its breath noise comes from the C library's generator, which it seeds with the clock
@@ -76,7 +76,7 @@ def speak(voice: str, wpm: int, text: str) -> np.ndarray:
     raw = text.encode() + b"\0"
     lib.espeak_Synth(raw, ctypes.c_size_t(len(raw)), 0, 0, 0, 1, None, None)
     lib.espeak_Terminate()
-    return np.frombuffer(b"".join(heard), "<i2") / 32768.0
+    return np.frombuffer(b"".join(pcm_blocks), "<i2") / 32768.0
 
 
 def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
@@ -84,10 +84,10 @@ def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
     n = -(-len(x) // unit) * unit
     spectrum = np.fft.rfft(x, n)
     size = n * to_hz // from_hz
-    kept = np.zeros(size // 2 + 1, complex)
-    top = min(len(kept), len(spectrum))
-    kept[:top] = spectrum[:top]
-    return np.fft.irfft(kept, size) * (size / n)
+    resized_spectrum = np.zeros(size // 2 + 1, complex)
+    top = min(len(resized_spectrum), len(spectrum))
+    resized_spectrum[:top] = spectrum[:top]
+    return np.fft.irfft(resized_spectrum, size) * (size / n)
 
 
 def bend(x: np.ndarray, r: Recipe) -> np.ndarray:

@@ -81,15 +81,15 @@ def files_of(ranks: dict[bytes, int]) -> dict[str, bytes]:
         if len(token) > 1 and not is_masked(token)
     ]
     vocab = {written(token): rank for token, rank in ranks.items()}
-    made = {
+    files = {
         VOCAB: json.dumps(vocab, ensure_ascii=False, separators=(",", ":")).encode(),
         MERGES: "".join(f"{line}\n" for line in merges).encode(),
     }
     published = read_manifest(ROOT / "pretrained_models" / "MANIFEST.json")["CosyVoice2-0.5B"]
     for spec in published.files:
-        if spec.path in made and hashlib.sha256(made[spec.path]).hexdigest() != spec.sha256:
+        if spec.path in files and hashlib.sha256(files[spec.path]).hexdigest() != spec.sha256:
             raise ValueError(f"{spec.path} made of these ranks is not the published one")
-    return made
+    return files
 
 
 def table(root: Path) -> dict[str, dict]:
@@ -108,10 +108,10 @@ def table(root: Path) -> dict[str, dict]:
     }
 
 
-def written_out(found: dict[str, dict]) -> str:
+def written_out(ids_by_engine: dict[str, dict]) -> str:
     """As JSON, a text in each line."""
     end, engines = ",\n", []
-    for engine, entry in found.items():
+    for engine, entry in ids_by_engine.items():
         lines = [f"   {json.dumps(t, ensure_ascii=False)}: {i}" for t, i in entry["ids"].items()]
         head = f' "{engine}": {{"size": {entry["size"]}, "ids": {{\n'
         engines.append(f"{head}{end.join(lines)}}}}}")
@@ -124,19 +124,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("ranks", type=Path)
     parser.add_argument("folder", type=Path, nargs="?")
-    asked = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        made = files_of(ranks_of(asked.ranks))
+        files = files_of(ranks_of(args.ranks))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as scratch:
-        root = asked.folder or Path(scratch)
-        for name, data in made.items():
+        root = args.folder or Path(scratch)
+        for name, data in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(data)
-        found = table(root)
-    IDS.write_text(written_out(found), "utf-8")
+        ids_by_engine = table(root)
+    IDS.write_text(written_out(ids_by_engine), "utf-8")
     print(f"{len(SENTENCES)} sentences in {IDS.name}")
     return 0
 

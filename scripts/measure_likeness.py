@@ -180,7 +180,7 @@ def likeness(engine, references, prompts, speaker, table) -> None:
             22050,
         )
         for name, reference in references.items():
-            said = [
+            sounds = [
                 collect(
                     engine.stream(
                         SpeechRequest(f"{name}-{i}", s, "v", language=language, seed=i),
@@ -189,7 +189,7 @@ def likeness(engine, references, prompts, speaker, table) -> None:
                 )
                 for i, s in enumerate(sentences)
             ]
-            heard = Heard(np.concatenate(said), 24000)
+            analysis = Heard(np.concatenate(sounds), 24000)
             wpm = round(unpack(prompts[name].data)[1][language].wpm)
             clear = np.mean(
                 [
@@ -197,20 +197,22 @@ def likeness(engine, references, prompts, speaker, table) -> None:
                         Heard(y, 24000),
                         Heard(speaker.say(language, wpm, s).samples / 32768.0, 22050),
                     )
-                    for y, s in zip(said, sentences, strict=True)
+                    for y, s in zip(sounds, sentences, strict=True)
                 ]
             )
             nearest = min(
                 references,
-                key=lambda k: heard.kl(references[k]) + ((heard.f0 - references[k].f0) / 6) ** 2,
+                key=lambda k: (
+                    analysis.kl(references[k]) + ((analysis.f0 - references[k].f0) / 6) ** 2
+                ),
             )
             values = {
-                "f0": abs(heard.f0 - reference.f0),
-                "range": abs(heard.range_st - reference.range_st),
-                "ltas": heard.spectrum_db(reference), "mfcc": heard.mfcc(reference),
-                "kl": heard.kl(reference), "plain_mfcc": plain.mfcc(reference),
-                "plain_kl": plain.kl(reference), "rms": abs(heard.rms_db - reference.rms_db),
-                "peak": heard.peak, "clear": float(clear),
+                "f0": abs(analysis.f0 - reference.f0),
+                "range": abs(analysis.range_st - reference.range_st),
+                "ltas": analysis.spectrum_db(reference), "mfcc": analysis.mfcc(reference),
+                "kl": analysis.kl(reference), "plain_mfcc": plain.mfcc(reference),
+                "plain_kl": plain.kl(reference), "rms": abs(analysis.rms_db - reference.rms_db),
+                "peak": analysis.peak, "clear": float(clear),
             }  # fmt: skip
             for k, v in values.items():
                 rows[k].append((v, reference.range_st) if k == "range" else v)
@@ -298,10 +300,10 @@ def words(engine, references, prompts, speaker, table, hearings: int) -> None:
     print(f"{'reference':<22} word error  (plain)  difference  words a minute")
     more = {}
     for reference, prompt in prompts.items():
-        made = word_error(recogniser, spoken(prompt), hearings)
-        more[reference] = made - plain
+        cloned_error = word_error(recogniser, spoken(prompt), hearings)
+        more[reference] = cloned_error - plain
         print(
-            f"{reference:<22} {made:10.2f} {plain:8.2f} {made - plain:+11.2f}"
+            f"{reference:<22} {cloned_error:10.2f} {plain:8.2f} {cloned_error - plain:+11.2f}"
             f" {unpack(prompt.data)[1]['en'].wpm:15.0f}",
             flush=True,
         )
@@ -322,7 +324,7 @@ def blocks(prompts, speaker, table) -> None:
     for prompt in prompts.values():
         voice = Voice(*unpack(prompt.data))
         for language, sentences in SENTENCES.items():
-            heard = []
+            analyses = []
             for sizes in ((0.24, 0.4, 0.8), (60.0,)):
                 stream, pieces, last = (
                     Stream(speaker, voice, SpeechOrder(sentences[:1], language, 1.0, 3, ""), sizes),
@@ -332,9 +334,9 @@ def blocks(prompts, speaker, table) -> None:
                 while not last:
                     samples, _, last, _ = stream.step()
                     pieces.append(samples)
-                heard.append(Heard(np.concatenate(pieces), 24000))
-            worst_f0 = max(worst_f0, abs(heard[0].f0 - heard[1].f0))
-            worst_ltas = max(worst_ltas, heard[0].spectrum_db(heard[1]))
+                analyses.append(Heard(np.concatenate(pieces), 24000))
+            worst_f0 = max(worst_f0, abs(analyses[0].f0 - analyses[1].f0))
+            worst_ltas = max(worst_ltas, analyses[0].spectrum_db(analyses[1]))
     table.row(
         "block-wise against whole sentence",
         f"f0 {worst_f0:.2f} st, ltas {worst_ltas:.2f} dB (worst)",
@@ -389,15 +391,15 @@ def speed(engine, prompt, eight_s, table) -> None:
 
 
 def edges(engine, clip, prompt, table) -> None:
-    once, twice = (
+    first_run, twice = (
         collect(engine.stream(SpeechRequest("same", SENTENCES["en"][0], "v", seed=7), prompt, lane))
         for lane in (0, 1)
     )
     table.row(
         "same request twice, on two workers",
-        "identical" if np.array_equal(once, twice) else "different",
+        "identical" if np.array_equal(first_run, twice) else "different",
         "identical",
-        np.array_equal(once, twice),
+        np.array_equal(first_run, twice),
     )
     rng = np.random.default_rng(1)
     noise = (0.1 * rng.standard_normal(5 * 16000)).astype(np.float32)
@@ -412,8 +414,8 @@ def edges(engine, clip, prompt, table) -> None:
     }  # fmt: skip
     for name, (samples, need) in cases.items():
         try:
-            made = engine.encode(samples, 16000)
-            result = made.notes[0] if made.notes else "works"
+            voice_prompt = engine.encode(samples, 16000)
+            result = voice_prompt.notes[0] if voice_prompt.notes else "works"
         except KaikouError as e:
             result = f"refused: {e.code}"
         table.row(f"reference: {name}", result, need, result.startswith(need))
@@ -438,7 +440,7 @@ def main() -> int:
     try:
         engine.start()
         index = options.audio / "voices.json"
-        said = (
+        transcripts = (
             {
                 v["id"]: (v["transcript"], v["language"])
                 for v in json.loads(index.read_text("utf-8"))
@@ -446,7 +448,7 @@ def main() -> int:
             if index.is_file()
             else {}
         )
-        prompts = {k: engine.encode(v, HZ, *said.get(k, ("", ""))) for k, v in clips.items()}
+        prompts = {k: engine.encode(v, HZ, *transcripts.get(k, ("", ""))) for k, v in clips.items()}
         speaker = EspeakLibrary()
         references = {k: Heard(v, HZ) for k, v in clips.items()}
         likeness(engine, references, prompts, speaker, table)

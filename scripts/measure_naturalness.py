@@ -241,9 +241,9 @@ def compare(folders: list[Path], names: list[str]) -> dict[str, list[Score]]:
 
 
 def side_by_side(mos: list[float | None]) -> str:
-    known = [m for m in mos if m is not None]
-    more = f"  {known[1] - known[0]:+.3f}" if len(known) == 2 else ""
-    return "".join(f" {m:6.3f}" for m in known) + more
+    scores = [m for m in mos if m is not None]
+    more = f"  {scores[1] - scores[0]:+.3f}" if len(scores) == 2 else ""
+    return "".join(f" {m:6.3f}" for m in scores) + more
 
 
 def gap(before: list[Score], after: list[Score]) -> str:
@@ -263,15 +263,15 @@ def pinyin() -> Figure:
     return share(sum(right for right, _ in counts), sum(n for _, n in counts))
 
 
-def names_of(known: tuple[str, ...]):
+def names_of(allowed: tuple[str, ...]):
     """For argparse: names with commas between."""
 
     def read(text: str) -> list[str]:
         names = [name for name in text.split(",") if name]
-        unknown = [name for name in names if name not in known]
+        unknown = [name for name in names if name not in allowed]
         if unknown or not names:
             raise argparse.ArgumentTypeError(
-                f"unknown 不认识: {', '.join(unknown) or text!r}; known 可用: {', '.join(known)}"
+                f"unknown 不认识: {', '.join(unknown) or text!r}; known 可用: {', '.join(allowed)}"
             )
         return names
 
@@ -359,14 +359,14 @@ def main(argv: list[str] | None = None) -> int:
     except KaikouError as e:
         print(e.en, e.zh, sep="\n", file=sys.stderr)
         return 2
-    columns = {name: figures(said) for name, said in scores.items()}
+    columns = {name: figures(voice_scores) for name, voice_scores in scores.items()}
     if VOICE in columns:
         columns[VOICE]["pinyin"] = pinyin()
     print("", *table(columns), sep="\n")
     if args.wavs and len(scores) == 2 and "mos" in args.meters:
         print(gap(*scores.values()))
-    for name, said in scores.items():
-        low = [s for s in said if s.mos is not None and s.mos < LOW_MOS]
+    for name, voice_scores in scores.items():
+        low = [s for s in voice_scores if s.mos is not None and s.mos < LOW_MOS]
         if name == VOICE and low:
             print(f"below 低于 {LOW_MOS}: " + ", ".join(f"{s.file} {s.mos:.2f}" for s in low))
     if args.json:
@@ -378,7 +378,8 @@ def main(argv: list[str] | None = None) -> int:
                         for name, column in columns.items()
                     },
                     "scores": {
-                        name: [dataclasses.asdict(s) for s in said] for name, said in scores.items()
+                        name: [dataclasses.asdict(s) for s in voice_scores]
+                        for name, voice_scores in scores.items()
                     },
                 },
                 indent=1,

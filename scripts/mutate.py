@@ -112,9 +112,9 @@ def first_failure(tests: str) -> str:
         capture_output=True,
         text=True,
     )
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.M)
+    match = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.M)
     return (
-        found[1] if found else "" if run.returncode == 0 else f"pytest ended with {run.returncode}"
+        match[1] if match else "" if run.returncode == 0 else f"pytest ended with {run.returncode}"
     )
 
 
@@ -134,11 +134,11 @@ def main() -> int:
             raise SystemExit(f"{mutation.file} no longer holds: {mutation.before}")
         try:
             path.write_text(text.replace(mutation.before, mutation.after), "utf-8")
-            seen = first_failure(mutation.tests)
+            failure = first_failure(mutation.tests)
         finally:
             path.write_text(text, "utf-8")
-        unseen += not seen
-        print(f"| {number} | {mutation.what} | {seen or '**nobody**'} |", flush=True)
+        unseen += not failure
+        print(f"| {number} | {mutation.what} | {failure or '**nobody**'} |", flush=True)
     return int(unseen > 0)
 
 

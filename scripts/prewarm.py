@@ -52,20 +52,20 @@ def convert(root: Path, precision: str, lm: str) -> None:
             continue
         began = time.perf_counter()
         print(f"converting {name} ({number + 1} of {len(parts)}) …", flush=True)
-        made = write(root, name, precision, parts)
+        file = write(root, name, precision, parts)
         print(
-            f"  {source} → {made.name}, {made.stat().st_size / 1e6:.0f} MB,"
+            f"  {source} → {file.name}, {file.stat().st_size / 1e6:.0f} MB,"
             f" {time.perf_counter() - began:.1f} s"
         )
 
 
-def is_converted(made: Path, root: Path, source: str) -> bool:
+def is_converted(file: Path, root: Path, source: str) -> bool:
     import safetensors
 
     from webui.engine.cosyvoice.file_checks import fingerprint
 
     try:
-        with safetensors.safe_open(made, "pt") as f:
+        with safetensors.safe_open(file, "pt") as f:
             return (f.metadata() or {}).get("source") == fingerprint(root, source)
     except (safetensors.SafetensorError, OSError):
         return False
@@ -83,22 +83,22 @@ def warm(args: argparse.Namespace) -> dict:
     began = time.perf_counter()
     try:
         engine.start()
-        told = engine.describe()
+        description = engine.describe()
         return {
             "start_s": time.perf_counter() - began,
             "first_chunk_ms": 1000 * engine.first_chunk_s,
-            "rtf": told.rtf,
+            "rtf": description.rtf,
             "plan": engine.plan.describe(),
-            "version": told.version,
+            "version": description.version,
         }
     finally:
         engine.close()
 
 
-def write_down(path: Path, told: dict) -> None:
+def write_down(path: Path, report: dict) -> None:
     """Raises BadInput."""
     try:
-        path.write_text(json.dumps(told, indent=1))
+        path.write_text(json.dumps(report, indent=1))
     except OSError as error:
         raise BadInput("unwritable", path=path, reason=error.strerror or error) from error
 
@@ -130,16 +130,16 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         args.directory = args.directory or usual()
-        told = warm(args)
+        report = warm(args)
         if args.json:
-            write_down(args.json, told)
+            write_down(args.json, report)
     except KaikouError as fault:
         print(f"{fault.en}\n{fault.zh}", file=sys.stderr)
         return 1
-    print(f"memory: {told['plan']}")
+    print(f"memory: {report['plan']}")
     print(
-        f"ready after {told['start_s']:.1f} s; first chunk {told['first_chunk_ms']:.0f} ms;"
-        f" real-time factor {told['rtf']:.2f}"
+        f"ready after {report['start_s']:.1f} s; first chunk {report['first_chunk_ms']:.0f} ms;"
+        f" real-time factor {report['rtf']:.2f}"
     )
     return 0
 

@@ -99,8 +99,8 @@ def requests(tree: Path) -> Iterator[tuple[str, dict]]:
 def hashes(client: httpx.Client, tree: Path, **every: str) -> Iterator[str]:
     for name, body in requests(tree):
         for is_live in (True, False):
-            asked = body | every | {"response_format": "wav", "stream": is_live}
-            answer = client.post("/v1/audio/speech", json=asked)
+            params = body | every | {"response_format": "wav", "stream": is_live}
+            answer = client.post("/v1/audio/speech", json=params)
             if answer.status_code != 200:
                 error = answer.json()["error"]
                 yield f"{name}: {answer.status_code} {error['code']} {error['message']}"

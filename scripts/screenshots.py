@@ -152,16 +152,16 @@ def main() -> int:
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--url", default="")
     ask.add_argument("--out", type=Path, default=ROOT / "assets" / "screenshots")
-    told = ask.parse_args()
-    told.out.mkdir(parents=True, exist_ok=True)
+    args = ask.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     chromium = next(
         (p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None
     )
-    if told.url:
-        shoot(told.url.rstrip("/"), told.out, chromium)
+    if args.url:
+        shoot(args.url.rstrip("/"), args.out, chromium)
     else:
         with started() as url:
-            shoot(url, told.out, chromium)
+            shoot(url, args.out, chromium)
     return 0
 
 

@@ -163,9 +163,9 @@ TEXTS: dict[str, tuple[str, ...]] = {
 
 def segments(written: str, rule: Segmentation | None) -> list[str]:
     """Of a typed text, as a request to an engine with this rule has them."""
-    known = KEPT_TAGS if rule is not None else ()
+    known_tags = KEPT_TAGS if rule is not None else ()
     language = text.marked_language(written) or "auto"
-    return text.prepare(text.strip_tags(written, known), language, rule=rule)
+    return text.prepare(text.strip_tags(written, known_tags), language, rule=rule)
 
 
 def public(written: str) -> list[str]:

@@ -74,13 +74,13 @@ def grown(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, float]:
     """What went up, and by how much: the last third of the rounds beside the first third, warm-up
     left out. filling_mb: what bounded caches may still take in so short a time.
     """
-    kept = counts[WARM_ROUNDS:]
-    third = max(1, len(kept) // 3)
+    steady_counts = counts[WARM_ROUNDS:]
+    third = max(1, len(steady_counts) // 3)
     out = {}
     for field in fields(Count):
         before, after = (
             statistics.median(getattr(c, field.name) for c in part)
-            for part in (kept[:third], kept[-third:])
+            for part in (steady_counts[:third], steady_counts[-third:])
         )
         allowed = max(
             ALLOWED[field.name],
@@ -166,11 +166,11 @@ class Visitors:
             if isinstance(message, bytes):
                 got += 1
                 continue
-            told = json.loads(message)
-            if told["op"] in ("end", "error", "cancelled"):
-                if told["op"] == "error":
-                    self.heard[f"{kind}: {told['code']}"] += 1
-                    await asyncio.sleep(min(1.0, told["retry"] or 0.2))
+            event = json.loads(message)
+            if event["op"] in ("end", "error", "cancelled"):
+                if event["op"] == "error":
+                    self.heard[f"{kind}: {event['code']}"] += 1
+                    await asyncio.sleep(min(1.0, event["retry"] or 0.2))
                     return
                 break
         self.heard[kind] += 1
@@ -199,17 +199,17 @@ class Visitors:
 
     async def caller(self) -> None:
         async with httpx.AsyncClient(base_url=self._url, timeout=60) as http:
-            told = await http.post("/v1/audio/speech", json={**self._params(), "stream": False})
-        self.heard["caller" if told.status_code == 200 else f"caller: {told.status_code}"] += 1
+            answer = await http.post("/v1/audio/speech", json={**self._params(), "stream": False})
+        self.heard["caller" if answer.status_code == 200 else f"caller: {answer.status_code}"] += 1
 
     async def caller_who_hangs_up(self) -> None:
         async with (
             httpx.AsyncClient(base_url=self._url, timeout=60) as http,
             http.stream(
                 "POST", "/v1/audio/speech", json={**self._params(), "response_format": "pcm"}
-            ) as told,
+            ) as answer,
         ):
-            async for _ in told.aiter_raw(4096):
+            async for _ in answer.aiter_raw(4096):
                 break
         self.heard["caller who hangs up"] += 1
 
@@ -225,14 +225,14 @@ def settle(url: str, pid: int, temp: Path) -> Count:
     end, before = time.monotonic() + QUIET_S, None
     while True:
         time.sleep(0.5)
-        told, now = httpx.get(url + "/tts/health", timeout=10).json(), count(pid, temp)
+        health, now = httpx.get(url + "/tts/health", timeout=10).json(), count(pid, temp)
         is_still = before is not None and (now.descriptors, now.threads, now.temp_files) == (
             before.descriptors,
             before.threads,
             before.temp_files,
         )
         if (
-            is_still and not told.get("streams") and not told.get("waiting")
+            is_still and not health.get("streams") and not health.get("waiting")
         ) or time.monotonic() > end:
             return now
         before = now
@@ -241,12 +241,12 @@ def settle(url: str, pid: int, temp: Path) -> Count:
 @contextlib.contextmanager
 def studio(command: list[str]):
     """A studio of its own, with an empty folder for temporary files: (url, pid, folder)."""
-    with tempfile.TemporaryDirectory(prefix="kaikou-soak-") as made:
-        temp, port = Path(made) / "tmp", 7800 + os.getpid() % 90
+    with tempfile.TemporaryDirectory(prefix="kaikou-soak-") as temp_dir:
+        temp, port = Path(temp_dir) / "tmp", 7800 + os.getpid() % 90
         temp.mkdir()
         environ = {**os.environ, "TMPDIR": str(temp), "KAIKOU_STARTS_PER_MINUTE": "100000"}
         process = subprocess.Popen(
-            [*command, "--port", str(port), "--data-dir", f"{made}/data"],
+            [*command, "--port", str(port), "--data-dir", f"{temp_dir}/data"],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             env=environ,

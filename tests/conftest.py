@@ -55,8 +55,8 @@ def studio():
     from tests.serve import running
 
     env = {"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_SOCKETS_PER_ADDRESS": "1000"}
-    with running(env=env) as told:
-        yield told
+    with running(env=env) as studio:
+        yield studio
 
 
 @pytest.fixture(scope="session")

@@ -133,10 +133,10 @@ def _sit(line: socket.socket) -> int:
     gc.freeze()
     assert threading.active_count() == 1, threading.enumerate()
     while True:
-        told, fds, _, _ = socket.recv_fds(line, 1 << 20, 2)
-        if not told:
+        message, fds, _, _ = socket.recv_fds(line, 1 << 20, 2)
+        if not message:
             return 0
-        what = json.loads(told)
+        what = json.loads(message)
         if "poll" in what:
             pid, status = os.waitpid(what["poll"], os.WNOHANG)
             line.sendall(json.dumps(os.waitstatus_to_exitcode(status) if pid else None).encode())

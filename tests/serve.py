@@ -79,9 +79,9 @@ def running(
     and comes back once when that dies; each of its starts waits until somebody writes to this named
     pipe.
     """
-    with tempfile.TemporaryDirectory(prefix="kaikou-test-") as made:
-        data = data_dir or Path(made) / "data"
-        port, log = port or free_port(), Path(made) / "log.txt"
+    with tempfile.TemporaryDirectory(prefix="kaikou-test-") as temp_dir:
+        data = data_dir or Path(temp_dir) / "data"
+        port, log = port or free_port(), Path(temp_dir) / "log.txt"
         argv = [
             *(
                 [
@@ -114,12 +114,12 @@ def running(
         process = lay(argv, log, {**os.environ, **usual, **(env or {})}, max_file_kb)
         try:
             wait_for_line(process, log)
-            told = Running(f"http://127.0.0.1:{port}", process, data, log)
+            studio = Running(f"http://127.0.0.1:{port}", process, data, log)
             if wait:
-                wait_ready(told, _known_to(told, flags, env or {}))
+                wait_ready(studio, _known_to(studio, flags, env or {}))
             if natural == "fast":
-                wait_natural(told)
-            yield told
+                wait_natural(studio)
+            yield studio
         finally:
             process.send_signal(signal.SIGINT)
             try:
@@ -142,11 +142,11 @@ def wait_for_line(process, log: Path, limit_s: float = 90) -> None:
     raise RuntimeError(f"the studio did not start:\n{log.read_text('utf-8', 'replace')[-3000:]}")
 
 
-def _known_to(told: Running, flags: tuple[str, ...], env: dict[str, str]) -> httpx.Client:
+def _known_to(studio: Running, flags: tuple[str, ...], env: dict[str, str]) -> httpx.Client:
     """One that the studio lets in: to a stranger a locked one says the same whether it is ready or
     not.
     """
-    client = httpx.Client(base_url=told.url, timeout=30)
+    client = httpx.Client(base_url=studio.url, timeout=30)
     if key := env.get("KAIKOU_API_KEY"):
         client.headers["Authorization"] = f"Bearer {key.split(',')[0]}"
     elif "--auth" in flags:
@@ -155,7 +155,7 @@ def _known_to(told: Running, flags: tuple[str, ...], env: dict[str, str]) -> htt
     return client
 
 
-def wait_ready(told: Running, client: httpx.Client, limit_s: float = 90) -> None:
+def wait_ready(studio: Running, client: httpx.Client, limit_s: float = 90) -> None:
     end = time.monotonic() + limit_s
     with contextlib.closing(client):
         while time.monotonic() < end:
@@ -166,13 +166,13 @@ def wait_ready(told: Running, client: httpx.Client, limit_s: float = 90) -> None
                 pass
             time.sleep(0.1)
     raise RuntimeError(
-        f"the engine did not become ready:\n{told.log.read_text('utf-8', 'replace')[-3000:]}"
+        f"the engine did not become ready:\n{studio.log.read_text('utf-8', 'replace')[-3000:]}"
     )
 
 
-def wait_natural(told: Running, limit_s: float = 120) -> None:
+def wait_natural(studio: Running, limit_s: float = 120) -> None:
     end = time.monotonic() + limit_s
-    with told.client() as client:
+    with studio.client() as client:
         while time.monotonic() < end:
             state = client.get("/tts/health").json()["natural"]
             if state != "starting":
@@ -251,7 +251,7 @@ def _main(argv: list[str]) -> int:
         if scope["type"] == "http" and scope["path"] == "/test/state":
             import threading
 
-            told = {
+            state = {
                 "opened": fake.opened if fake else 0,
                 "finalised": fake.finalised if fake else 0,
                 "thread_names": sorted(t.name for t in threading.enumerate()),
@@ -274,7 +274,7 @@ def _main(argv: list[str]) -> int:
                     "headers": [(b"content-type", b"application/json")],
                 }
             )
-            return await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+            return await send({"type": "http.response.body", "body": json.dumps(state).encode()})
         if scope["type"] == "websocket":
             sockets.add(id(scope))
         try:

@@ -77,8 +77,8 @@ def test_the_architecture_tells_of_every_room():
         for p in (ROOT / "assets").iterdir()
         if p.is_dir() and p.name != "screenshots"
     ]
-    told = text_of("docs/architecture.md")
-    assert [r for r in rooms if f"`{r}`" not in told] == []
+    text = text_of("docs/architecture.md")
+    assert [r for r in rooms if f"`{r}`" not in text] == []
 
 
 @pytest.mark.parametrize("name", READMES)
@@ -110,19 +110,22 @@ def test_a_page_for_users_says_the_same_in_both_languages():
 def test_that_an_upload_to_the_facades_is_taken_as_consent_is_said_in_both_languages():
     """Whoever lets others use these routes must know it before the first upload."""
     chinese, english = text_of("docs/facades.md").split("# 中文\n")[::-1]
-    for words, others in ((english, chinese), (text_of("docs/api.md"), text_of("docs/zh/api.md"))):
+    for words, api_text in (
+        (english, chinese),
+        (text_of("docs/api.md"), text_of("docs/zh/api.md")),
+    ):
         words = " ".join(words.split())
         assert re.search(r"sends? a recording .{0,40}says by that that its speaker agreed", words)
         assert "`consent=false`" in words and "refused" in words
-        assert re.search("(上传|发送)录音，?即表示说话人已同意", others)
-        assert "`consent=false`" in others and "拒绝" in others
+        assert re.search("(上传|发送)录音，?即表示说话人已同意", api_text)
+        assert "`consent=false`" in api_text and "拒绝" in api_text
 
 
 def test_the_settings_are_those_of_the_table():
     from webui.settings import SECTIONS
 
     rows = re.findall(r"^\| `(\w+\.\w+)` \| (\S+) \|", text_of("docs/options.md"), re.M)
-    wanted = {}
+    expected = {}
     for section, make in SECTIONS.items():
         for field in fields(make):
             value = getattr(make(), field.name)
@@ -132,8 +135,8 @@ def test_the_settings_are_those_of_the_table():
                 value = int(value)
             elif isinstance(value, float):
                 value = f"{value:g}"
-            wanted[f"{section}.{field.name}"] = f"`{value}`" if value not in ("", ()) else "–"
-    assert dict(rows) == wanted
+            expected[f"{section}.{field.name}"] = f"`{value}`" if value not in ("", ()) else "–"
+    assert dict(rows) == expected
 
 
 def options_of(text):
@@ -141,15 +144,15 @@ def options_of(text):
 
 
 def test_options_are_the_same_everywhere():
-    asked = subprocess.run(
+    help_text = subprocess.run(
         [sys.executable, "-m", "webui", "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    real = options_of(asked)
-    told = options_of(
+    real = options_of(help_text)
+    options = options_of(
         subprocess.run(
             ["bash", "run.sh", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
@@ -160,23 +163,24 @@ def test_options_are_the_same_everywhere():
         if line.startswith("| `--")
         for o in options_of(line.split("|")[1])
     }
-    assert told == real
+    assert options == real
     assert table == real
 
 
 def test_the_list_of_the_thorough_suite_names_tests_that_exist():
-    gone = []
+    missing_tests = []
     for name in thorough_rules():
         file, *inside = name.split("::")
         text = (ROOT / file).read_text("utf-8") if (ROOT / file).is_file() else ""
         # a test may come from a contract or a list in another file
-        said = text + (OTHERS if "/engine/" in file else "")
-        gone += (
+        source_text = text + (OTHERS if "/engine/" in file else "")
+        missing_tests += (
             [name]
-            if not text or not all(re.search(rf"\b(?:def|class) {part}\b", said) for part in inside)
+            if not text
+            or not all(re.search(rf"\b(?:def|class) {part}\b", source_text) for part in inside)
             else []
         )
-    assert gone == []
+    assert missing_tests == []
 
 
 # Has read what takes seconds to read, nothing of ours, and forks: each script finds the interpreter
@@ -210,20 +214,20 @@ for line in sys.stdin:
 @pytest.fixture(scope="module")
 def python_help(tmp_path_factory):
     """(script, folder) -> (exit code, stdout, stderr) of the script's --help in that folder."""
-    told = tmp_path_factory.mktemp("told")
+    out_dir = tmp_path_factory.mktemp("told")
     with subprocess.Popen(
         [sys.executable, "-c", _FORKS],
-        cwd=told,
+        cwd=out_dir,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as forks:
 
         def ask(script, folder):
-            forks.stdin.write(f"{script}\t{folder}\t{told / script.name}\n")
+            forks.stdin.write(f"{script}\t{folder}\t{out_dir / script.name}\n")
             forks.stdin.flush()
             return int(forks.stdout.readline()), *(
-                (told / f"{script.name}.{end}").read_text("utf-8") for end in ("out", "err")
+                (out_dir / f"{script.name}.{end}").read_text("utf-8") for end in ("out", "err")
             )
 
         yield ask
@@ -273,8 +277,11 @@ def test_constraints_agree_with_the_requirements():
             for k, _, v in (line.partition("==") for line in requirement_lines(name))
         }
 
-    wanted, held = pins("requirements.txt") | pins("requirements-dev.txt"), pins("constraints.txt")
-    assert {k: held.get(k) for k in wanted} == wanted
+    expected, constraints = (
+        pins("requirements.txt") | pins("requirements-dev.txt"),
+        pins("constraints.txt"),
+    )
+    assert {k: constraints.get(k) for k in expected} == expected
 
 
 PACKAGE_OF = {
@@ -303,7 +310,9 @@ def test_direct_imports_are_required(folders, files):
     def plain(name):
         return name.lower().replace("_", "-")
 
-    asked = {plain(line.partition("==")[0]) for name in files for line in requirement_lines(name)}
+    requirements = {
+        plain(line.partition("==")[0]) for name in files for line in requirement_lines(name)
+    }
     ours = {"webui", "tests", "scripts", *sys.stdlib_module_names} | OPTIONAL
     missing = set()
     for path in (p for folder in folders for p in (ROOT / folder).rglob("*.py")):
@@ -312,7 +321,7 @@ def test_direct_imports_are_required(folders, files):
         missing |= {
             f"{path.relative_to(ROOT)}: {n}"
             for n in names
-            if n and plain(PACKAGE_OF.get(n, n)) not in asked
+            if n and plain(PACKAGE_OF.get(n, n)) not in requirements
         }
     assert missing == set()
 
@@ -321,7 +330,7 @@ def test_no_machine_paths_or_package_hosts():
     machine = re.compile(
         "/wo" + "rk/|/ro" + r"ot/|/home/\w|--(?:extra-)?index-" + "url|/opt/py" + "pi"
     )
-    found = []
+    violations = []
     for path in tracked(
         "*.py",
         "*.js",
@@ -335,12 +344,12 @@ def test_no_machine_paths_or_package_hosts():
         ".ci/*",
         "NOTICE",
     ):
-        found += [
+        violations += [
             f"{path.relative_to(ROOT)}: {line.strip()[:100]}"
             for line in path.read_text("utf-8").splitlines()
             if machine.search(line)
         ]
-    assert found == []
+    assert violations == []
 
 
 def test_the_licence_is_the_whole_apache_text():

@@ -51,13 +51,13 @@ def spoken(sentence: str) -> str:
 @pytest.mark.parametrize("variant", NOT_USED)
 def test_a_variant_is_used_nowhere(variant):
     named = [v[k] for v in VOICES for k in ("name", "name_zh")]
-    found = [k for t in (ZH, EN) for k, v in t.items() if variant.lower() in v.lower()]
-    assert found == [] and variant not in named
+    keys = [k for t in (ZH, EN) for k, v in t.items() if variant.lower() in v.lower()]
+    assert keys == [] and variant not in named
     assert variant.lower() not in README.lower()
     if not variant.isascii():
         sources = [*(ROOT / "webui").rglob("*.py"), *(ROOT / "webui" / "messages").glob("*.json")]
-        said = [p for p in sources if variant in p.read_text("utf-8")]
-        assert [p.name for p in said if p.name != "instructions.py"] == []  # it understands them
+        paths = [p for p in sources if variant in p.read_text("utf-8")]
+        assert [p.name for p in paths if p.name != "instructions.py"] == []  # it understands them
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -66,8 +66,8 @@ def test_a_term_is_the_same_pair_wherever_it_is_used(term):
     used = re.findall(r"`([\w.]+)`(\*?)", where)
     assert meaning and used
     for key, is_shorter in used:
-        there = zh in ZH[key], en.lower() in spoken(EN[key])
-        assert any(there) if is_shorter else all(there), (key, ZH[key], EN[key])
+        is_used = zh in ZH[key], en.lower() in spoken(EN[key])
+        assert any(is_used) if is_shorter else all(is_used), (key, ZH[key], EN[key])
 
 
 @pytest.mark.parametrize("term", ALWAYS_TOGETHER)

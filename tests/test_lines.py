@@ -16,8 +16,8 @@ def engine_lines():
 
 
 def test_no_block_of_the_engine_occurs_twice():
-    found = count_lines.copies(engine_lines().values())
-    assert not found, "\n".join(copy.words() for copy in found)
+    copies = count_lines.copies(engine_lines().values())
+    assert not copies, "\n".join(copy.words() for copy in copies)
 
 
 def test_every_generation_uses_more_of_the_others_than_it_brings():
@@ -76,9 +76,13 @@ def test_shared_is_what_two_reach(tmp_path):
     }.items():
         (room / name).parent.mkdir(parents=True, exist_ok=True)
         (room / name).write_text(source)
-    known = count_lines.modules(tmp_path)
+    modules_by_name = count_lines.modules(tmp_path)
     table = count_lines.shares(
-        known, {name: len(count_lines.code_lines(path, tmp_path)) for name, path in known.items()}
+        modules_by_name,
+        {
+            name: len(count_lines.code_lines(path, tmp_path))
+            for name, path in modules_by_name.items()
+        },
     )
     assert table == {
         "cosyvoice1": {"all": 1, "some": 0, "own": 1},

@@ -49,14 +49,14 @@ def first_model(settings: Settings) -> Installed:
     has a name.
     """
     choice, root = settings.engine, settings.paths.model_dir
-    here = [
+    models = [
         m
         for m in models_here(settings)
         if choice.name not in ORDER or m.engine == choice.name or m.path == root
     ]
     lite = is_lite(choice)
-    wanted = choice.model or ("" if lite else remembered(settings.paths.data_dir))
-    named = next((m for m in here if m.name == wanted), None)
+    model_name = choice.model or ("" if lite else remembered(settings.paths.data_dir))
+    named = next((m for m in models if m.name == model_name), None)
     if named is None and choice.model:
         return Installed(choice.model, root / choice.model, engine_of(root / choice.model), False)
     order = sorted(ORDER, key=lambda engine: engine != "cosyvoice1") if lite else ORDER
@@ -65,7 +65,7 @@ def first_model(settings: Settings) -> Installed:
     )
     return (
         named
-        or first([m for m in here if m.is_whole] or here, order, read_manifest(MANIFEST))
+        or first([m for m in models if m.is_whole] or models, order, read_manifest(MANIFEST))
         or usual
     )
 
@@ -175,9 +175,9 @@ def set_models(studio: Studio, settings: Settings) -> None:
     usual = next((name for name in (MODEL_NAME, own) if name in offers), "")
 
     def examination(root: Path) -> list[str]:
-        told = ["--background", "--device", settings.engine.device]
+        arguments = ["--background", "--device", settings.engine.device]
         data = ["--data-dir", str(settings.paths.data_dir)]
-        return [sys.executable, "-m", "webui.doctor", str(root), *told, *data]
+        return [sys.executable, "-m", "webui.doctor", str(root), *arguments, *data]
 
     doctor = Doctor(
         examination,
@@ -200,23 +200,23 @@ def set_models(studio: Studio, settings: Settings) -> None:
     )
 
 
-def _unexpected(known: dict[str, Model], root: Path, name: str) -> list[str]:
+def _unexpected(manifest: dict[str, Model], root: Path, name: str) -> list[str]:
     """Files of the model of that name that came with another checksum than the manifest expects."""
-    if name not in known:
+    if name not in manifest:
         return []
     folder = root if is_model(root) else root / name
-    return ModelFetcher(folder, "modelscope", known[name]).unexpected()
+    return ModelFetcher(folder, "modelscope", manifest[name]).unexpected()
 
 
 def _offers(settings: Settings) -> dict[str, DownloadableModel]:
     """By name; into the model directory, or into the given model's own when it is one that we
     know.
     """
-    known, root = read_manifest(MANIFEST), settings.paths.model_dir
-    folders = {name: (root / name, model) for name, model in known.items()}
+    manifest, root = read_manifest(MANIFEST), settings.paths.model_dir
+    folders = {name: (root / name, model) for name, model in manifest.items()}
     if is_model(root):
-        mine = known.get(root.name) or (
-            known[MODEL_NAME] if engine_of(root) == known[MODEL_NAME].engine else None
+        mine = manifest.get(root.name) or (
+            manifest[MODEL_NAME] if engine_of(root) == manifest[MODEL_NAME].engine else None
         )
         folders = {root.name: (root, mine)} if mine is not None else {}
     return {

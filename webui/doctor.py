@@ -62,20 +62,20 @@ def recogniser() -> Callable[[np.ndarray, int, str, str], float | None] | None:
     try:
         from scripts.likeness import words
 
-        heard = words.Recogniser()
+        speech_recogniser = words.Recogniser()
     except ImportError:
         return None
 
     def error(samples: np.ndarray, rate: int, language: str, text: str) -> float | None:
         if language != "en":
             return None
-        wanted = words.words_of(text)
-        return words.edits(wanted, heard.words(samples, rate)) / max(1, len(wanted))
+        expected = words.words_of(text)
+        return words.edits(expected, speech_recogniser.words(samples, rate)) / max(1, len(expected))
 
     return error
 
 
-def examine(root: Path, data_dir: Path, clips: list, asked: argparse.Namespace) -> dict:
+def examine(root: Path, data_dir: Path, clips: list, args: argparse.Namespace) -> dict:
     """Examine, tell and keep. Raises NotReady where the directory holds no model."""
     from .engine.cosyvoice.doctor.examination import Options
     from .engine.cosyvoice.doctor.examination import examine as run
@@ -85,18 +85,18 @@ def examine(root: Path, data_dir: Path, clips: list, asked: argparse.Namespace) 
     sounds: dict[str, bytes] = {}
 
     def keep(name: str, samples: np.ndarray, rate: int) -> str:
-        made = io.BytesIO()
-        soundfile.write(made, samples, rate, format="WAV", subtype="PCM_16")
-        sounds[f"kaikou-{name}.wav"] = made.getvalue()
+        buffer = io.BytesIO()
+        soundfile.write(buffer, samples, rate, format="WAV", subtype="PCM_16")
+        sounds[f"kaikou-{name}.wav"] = buffer.getvalue()
         return f"kaikou-{name}.wav"
 
     models, yaml = read_manifest(MANIFEST), model_spec_of(root).yaml
     options = Options(
         expected_files(models, names, yaml),
-        asked.device,
-        asked.quick,
+        args.device,
+        args.quick,
         keep,
-        None if asked.quick else recogniser(),
+        None if args.quick else recogniser(),
         published_files(models, yaml),
     )
     report = run(root, clips, options, tell)
@@ -128,18 +128,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--clip", type=Path, help="a recording of one voice, 3 to 15 s")
     parser.add_argument("--transcript", default="", help="exactly its words")
     parser.add_argument("--language", default="zh")
-    asked = parser.parse_args(arguments)
-    if asked.clip and not asked.transcript:
+    args = parser.parse_args(arguments)
+    if args.clip and not args.transcript:
         parser.error("--clip needs --transcript")
-    if asked.background:
+    if args.background:
         give_way()
     try:
-        given = ["--data-dir", str(asked.data_dir)] if asked.data_dir else []
-        settings = load(given)
-        root = asked.directory or _usual(settings)
-        own = [clip(asked.clip, asked.transcript, asked.language)] if asked.clip else []
+        flags = ["--data-dir", str(args.data_dir)] if args.data_dir else []
+        settings = load(flags)
+        root = args.directory or _usual(settings)
+        own = [clip(args.clip, args.transcript, args.language)] if args.clip else []
         report = examine(
-            root, settings.paths.data_dir, own + [starter(name) for name in STARTERS], asked
+            root, settings.paths.data_dir, own + [starter(name) for name in STARTERS], args
         )
     except (KaikouError, OSError) as error:
         print(error, file=sys.stderr)

@@ -20,9 +20,9 @@ _KEY = secrets.token_bytes(
 )  # of this run: equal texts can be told within a log, and none can be guessed from it
 
 
-def request_id(given: str) -> str:
+def request_id(header_value: str) -> str:
     """The caller's own when it can stand in a header and a log line, else a new one."""
-    return given if _GIVEN.fullmatch(given) else f"req-{secrets.token_hex(8)}"
+    return header_value if _GIVEN.fullmatch(header_value) else f"req-{secrets.token_hex(8)}"
 
 
 def mark(text: str) -> str:
@@ -41,13 +41,13 @@ class OneLine(logging.Formatter):
             time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z"
         )
-        asked = REQUEST_ID.get()
+        current_id = REQUEST_ID.get()
         message = record.getMessage()
         parts = [
             stamp,
             record.levelname,
             record.name,
-            *([f"request={asked}"] if asked and "request=" not in message else []),
+            *([f"request={current_id}"] if current_id and "request=" not in message else []),
             message,
         ]
         if record.exc_info and record.exc_info[1] is not None:
@@ -65,8 +65,8 @@ def to_stderr(level: int = logging.INFO) -> None:
         logging.getLogger("printed").error("a failure was met", exc_info=True)
 
     traceback.print_exc = printed  # Gradio's way of telling what a handler raised, words and all
-    threading.excepthook = lambda told: logging.getLogger("thread").error(
-        "%s ended", told.thread.name if told.thread else "a thread", exc_info=told.exc_value
+    threading.excepthook = lambda args: logging.getLogger("thread").error(
+        "%s ended", args.thread.name if args.thread else "a thread", exc_info=args.exc_value
     )
 
 

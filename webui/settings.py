@@ -212,8 +212,8 @@ def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> 
     environ = os.environ if environ is None else environ
     flags = vars(parser().parse_args(list(argv)))
     values: dict[str, object] = {}
-    given = flags.get("data_dir") or environ.get("KAIKOU_DATA_DIR")
-    for place in (USER / "kaikou.toml", Path(given) / "kaikou.toml" if given else None):
+    data_dir = flags.get("data_dir") or environ.get("KAIKOU_DATA_DIR")
+    for place in (USER / "kaikou.toml", Path(data_dir) / "kaikou.toml" if data_dir else None):
         if place is not None and place.is_file():
             values |= _from_toml(place)
     for key, raw in environ.items():
@@ -259,12 +259,14 @@ def _from_toml(path: Path) -> dict[str, object]:
 def _from_environment(key: str, raw: str) -> dict[str, object]:
     if key == "KAIKOU_API_KEY":
         return {"server.api_keys": [k.strip() for k in raw.split(",") if k.strip()]}
-    known = {"KAIKOU_" + n.split(".")[1].upper(): n for n in _names()} | {
+    name_by_variable = {"KAIKOU_" + n.split(".")[1].upper(): n for n in _names()} | {
         "KAIKOU_" + n.replace(".", "_").upper(): n for n in _names()
     }
-    if key not in known:
-        raise _unknown(key, known, "The environment")
-    return {known[key]: raw.split(",") if _names()[known[key]] is tuple else raw}
+    if key not in name_by_variable:
+        raise _unknown(key, name_by_variable, "The environment")
+    return {
+        name_by_variable[key]: raw.split(",") if _names()[name_by_variable[key]] is tuple else raw
+    }
 
 
 def _convert(name: str, kind: type, value: object) -> object:
@@ -304,18 +306,18 @@ def _login(pair: str) -> tuple[str, str]:
 
 def _build(values: Mapping[str, object]) -> Settings:
     kinds = _names()
-    made = Settings()
+    settings = Settings()
     for name, value in values.items():
         section, key = name.split(".")
-        made = replace(
-            made,
+        settings = replace(
+            settings,
             **{
                 section: replace(
-                    getattr(made, section), **{key: _convert(name, kinds[name], value)}
+                    getattr(settings, section), **{key: _convert(name, kinds[name], value)}
                 )
             },
         )
-    return made
+    return settings
 
 
 def is_loopback(host: str) -> bool:

@@ -64,13 +64,13 @@ def steps(path: Path) -> list[list[str]]:
     return [json.loads(line) for line in lines]
 
 
-def cut_power(told: list[list[str]]) -> int:
+def cut_power(journal: list[list[str]]) -> int:
     """What was put and not synced loses its second half; a name given in a folder that was not
     synced is taken back. Returns how many files suffered.
     """
     unsynced: set[str] = set()
     moved: dict[str, str] = {}  # final -> draft, not yet safe
-    for what, *names in told:
+    for what, *names in journal:
         if what == "put":
             unsynced.add(names[0])
         elif what == "sync":

@@ -42,20 +42,20 @@ def judge(data: Path) -> Verdict:
     sounds = data / "sounds"
     with closing(sqlite3.connect(data / "jobs.sqlite")) as db:
         rows = db.execute("SELECT n, state, key, samples FROM lines ORDER BY n").fetchall()
-    told = Verdict(dict(Counter(r[1] for r in rows)))
+    verdict = Verdict(dict(Counter(r[1] for r in rows)))
     files = {p.stem: p for p in sounds.glob("??/[0-9a-f]*.wav")}
-    told.half = [p.name for p in files.values() if not is_whole(p)]
-    told.lost = [
+    verdict.half = [p.name for p in files.values() if not is_whole(p)]
+    verdict.lost = [
         n
         for n, state, key, samples in rows
         if state == "done"
         and (
             key not in files
-            or files[key].name in told.half
+            or files[key].name in verdict.half
             or files[key].stat().st_size < 2 * samples
         )
     ]
     keys = Counter(key for _, state, key, _ in rows if state == "done")
-    told.twice = [k for k, n in keys.items() if n > 1]
-    told.strays = [k for k in files if k not in keys]
-    return told
+    verdict.twice = [k for k, n in keys.items() if n > 1]
+    verdict.strays = [k for k in files if k not in keys]
+    return verdict

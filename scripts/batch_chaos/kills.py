@@ -94,7 +94,7 @@ def run(
     wrong: str = "",
     steps_each: int = 40,
     seed: int = 0,
-    told=lambda n, account: None,
+    on_progress=lambda n, account: None,
     start=alone,
 ) -> Account:
     """`steps_each`: a life is killed after at most so many steps of its disk; a line takes five.
@@ -105,21 +105,21 @@ def run(
     rng, account, began = random.Random(seed), Account(), time.monotonic()
     for n in range(1, kills + 1):
         at = rng.randint(1, steps_each)
-        made, is_over = life(folder, n, lines, at if n % 2 else -at, engine, wrong, rng, start)
-        account.written += sum(s[0] == "put" for s in made)
+        journal, is_over = life(folder, n, lines, at if n % 2 else -at, engine, wrong, rng, start)
+        account.written += sum(s[0] == "put" for s in journal)
         account.kills += not is_over
         account.at_a_step += not is_over and n % 2
-        account.hurt += cut_power(made) if not is_over else 0
+        account.hurt += cut_power(journal) if not is_over else 0
         account.last = judge(folder / "data")
-        told(n, account)
+        on_progress(n, account)
         if not account.last.is_clean:
             account.first_bad = account.last
             break
         if is_over:
             break
     else:
-        made, _ = life(folder, 0, lines, 0, engine, wrong, rng, start)
-        account.written += sum(s[0] == "put" for s in made)
+        journal, _ = life(folder, 0, lines, 0, engine, wrong, rng, start)
+        account.written += sum(s[0] == "put" for s in journal)
         account.last = judge(folder / "data")
     account.seconds = time.monotonic() - began
     return account

@@ -37,10 +37,10 @@ class MarkFirst(BlobStore):
         mark, self._journal = jobs.done, journal
 
         def marked(line, key, *more):
-            told = mark(line, key, *more)
+            result = mark(line, key, *more)
             journal.tell("mark")
             super(MarkFirst, self).keep(key, self._late.pop(key))
-            return told
+            return result
 
         jobs.done = marked
 
@@ -63,9 +63,9 @@ def arrange(studio: Studio, journal: Journal, wrong: str) -> None:
     mark = studio.batch._jobs.done
 
     def marked(*line):
-        told = mark(*line)
+        result = mark(*line)
         journal.tell("mark")
-        return told
+        return result
 
     studio.batch._jobs.done = marked
 

@@ -44,6 +44,6 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def allow() -> StandIns:
-    made = StandIns()
-    sys.meta_path.append(made)
-    return made
+    stand_ins = StandIns()
+    sys.meta_path.append(stand_ins)
+    return stand_ins

@@ -78,20 +78,22 @@ def check_model(
         _incremental(flow, io, meta, report, limits)
 
 
-def _inputs(io: IO, case: str, told: dict) -> tuple[torch.Tensor, ...]:
+def _inputs(io: IO, case: str, case_meta: dict) -> tuple[torch.Tensor, ...]:
     return (
-        io["token"][0, : told["token_len"]],
-        io["prompt_token"][0, : told["prompt_len"]],
-        io["prompt_feat"][0, : told["prompt_feat_len"]],
+        io["token"][0, : case_meta["token_len"]],
+        io["prompt_token"][0, : case_meta["prompt_len"]],
+        io["prompt_feat"][0, : case_meta["prompt_feat_len"]],
         io["embedding"],
     )
 
 
 @torch.inference_mode()
-def _case(flow: CausalFlow, io: IO, case: str, told: dict, report: Report, limits: Limits) -> None:
-    ids, prompt_ids, prompt_mel, embedding = _inputs(io, case, told)
-    blocks = Blocks(flow.dims.chunk_size) if told["streaming"] else None
-    final = told["finalize"]
+def _case(
+    flow: CausalFlow, io: IO, case: str, case_meta: dict, report: Report, limits: Limits
+) -> None:
+    ids, prompt_ids, prompt_mel, embedding = _inputs(io, case, case_meta)
+    blocks = Blocks(flow.dims.chunk_size) if case_meta["streaming"] else None
+    final = case_meta["finalize"]
     if f"{case}.mu" in io:
         mu = flow.encode(torch.cat([prompt_ids, ids]).long(), final, flow.new_past(), blocks)
         report(case, "mu", largest(mu, io[f"{case}.mu"]), limits.mu)
@@ -121,8 +123,8 @@ def estimator_call(flow: CausalFlow, io: IO, case: str) -> tuple[torch.Tensor, t
 
 
 def _incremental(flow: CausalFlow, io: IO, meta: dict, report: Report, limits: Limits) -> None:
-    told = meta["stream_final"]
-    ids, prompt_ids, prompt_mel, embedding = _inputs(io, "stream_final", told)
+    case_meta = meta["stream_final"]
+    ids, prompt_ids, prompt_mel, embedding = _inputs(io, "stream_final", case_meta)
     state = VoiceState.of(flow, prompt_ids, prompt_mel, embedding).begin()
     first = state.step(ids[: meta["stream_chunk1"]["token_len"]])
     report(
@@ -131,8 +133,8 @@ def _incremental(flow: CausalFlow, io: IO, meta: dict, report: Report, limits: L
         largest(first.mT[None], io["stream_chunk1.mel"][..., : len(first)]),
         limits.mel,
     )
-    given = meta["stream_chunk1"]["token_len"] + len(prompt_ids) - LOOKAHEAD_IDS
-    if given % flow.dims.chunk_size == 0:
+    n_ids = meta["stream_chunk1"]["token_len"] + len(prompt_ids) - LOOKAHEAD_IDS
+    if n_ids % flow.dims.chunk_size == 0:
         report(
             "incremental",
             "frames of first step",

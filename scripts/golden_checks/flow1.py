@@ -53,10 +53,10 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         )
     hop = meta["chunk1"]["token_len"] - OVERLAP_IDS if "chunk1" in meta else 0
     starts = {case: number * hop for number, case in enumerate(CHUNKS)}
-    kept = None
+    cache = None
     for case in [name for name in meta if f"{name}.mel" in io]:
         start = starts.get(case, 0)
-        kept = _check_case(flow, io, case, meta[case], start, kept if start else None, report)
+        cache = _check_case(flow, io, case, meta[case], start, cache if start else None, report)
         if f"{case}.est.out" in io:
             _check_estimator(flow, io, case, report)
 
@@ -65,19 +65,19 @@ def _check_case(
     flow: HopFlow,
     io: dict[str, torch.Tensor],
     case: str,
-    told: dict,
+    case_meta: dict,
     start: int,
-    kept: HopCache | None,
+    cache: HopCache | None,
     report: Report,
 ) -> HopCache:
-    count = told["prompt_len"]
+    count = case_meta["prompt_len"]
     voice = HopVoice.of(
         flow,
         io["prompt_token"][0, :count],
-        io["prompt_feat"][0, : told["prompt_feat_len"]],
+        io["prompt_feat"][0, : case_meta["prompt_feat_len"]],
         io["embedding"],
     )
-    ids = io["token"][0, start : start + told["token_len"]].long()
+    ids = io["token"][0, start : start + case_meta["token_len"]].long()
     if f"{case}.mu" in io:
         report(
             case,
@@ -91,15 +91,15 @@ def _check_case(
         voice.prompt_mel,
         voice.speaker,
         io[f"{case}.noise"].mT.contiguous(),
-        kept,
+        cache,
     )
-    ((mel, kept),) = flow.hops([work])
+    ((mel, cache),) = flow.hops([work])
     report(case, "mel", largest(mel.mT[None], io[f"{case}.mel"]), MEL_TOLERANCE)
     if f"{case}.cache_out" in io:
         noise, mu = io[f"{case}.cache_out"].unbind(-1)
-        report(case, "cache_out, noise", largest(kept.noise.mT, noise), 0.0)
-        report(case, "cache_out, mu", largest(kept.mu.mT, mu), MU_TOLERANCE)
-    return kept
+        report(case, "cache_out, noise", largest(cache.noise.mT, noise), 0.0)
+        report(case, "cache_out, mu", largest(cache.mu.mT, mu), MU_TOLERANCE)
+    return cache
 
 
 def _check_estimator(flow: HopFlow, io: dict[str, torch.Tensor], case: str, report: Report) -> None:

@@ -56,8 +56,8 @@ def check(folder: Path, report: Report) -> None:
         report("spk2info", "entries", float(len(speakers) < 1), 0)
 
 
-def error(got: Tensor, want: Tensor) -> float:
-    return float((got - want).abs().max()) if got.shape == want.shape else float("inf")
+def error(got: Tensor, expected: Tensor) -> float:
+    return float((got - expected).abs().max()) if got.shape == expected.shape else float("inf")
 
 
 def _check_resampling(path: Path, features: dict[str, Tensor], clip: str, report: Report) -> None:
@@ -116,6 +116,6 @@ def _check_text(cases: dict, report: Report) -> None:
         report(
             "helpers",
             name,
-            sum(want is not None and rule(given) != want for given, want in pairs),
+            sum(expected is not None and rule(source) != expected for source, expected in pairs),
             0,
         )

@@ -47,8 +47,8 @@ def check(folder: Path, report: Report) -> None:
         _check_prompts(inputs["modes"], report)
 
 
-def _check_texts(told: dict, report: Report) -> None:
-    token = re.compile(told["tokenizer_regex"])
+def _check_texts(meta: dict, report: Report) -> None:
+    token = re.compile(meta["tokenizer_regex"])
 
     def count(text: str) -> int:
         return len(token.findall(text))
@@ -56,7 +56,7 @@ def _check_texts(told: dict, report: Report) -> None:
     for name, is_split in (("split", True), ("nosplit", False)):
         wrong = sum(
             text_front.normalise(case["text"], is_split, count) != case[name]
-            for case in told["cases"]
+            for case in meta["cases"]
         )
         report("text_cases", name, wrong, 0)
 

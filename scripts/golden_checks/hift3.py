@@ -83,19 +83,19 @@ def _whole(
     noise: NoiseAt | None,
     report: Report,
 ) -> None:
-    want = io[f"{case}.wav"]
-    own = mel[..., : want.shape[1] // vocoder.dims.frame_samples]
+    expected = io[f"{case}.wav"]
+    own = mel[..., : expected.shape[1] // vocoder.dims.frame_samples]
     f0 = vocoder.f0(F.pad(own, (0, F0_AHEAD)), Tails())
     source = vocoder.m_source(
         f0, None if noise is None else noise(0, io[f"{case}.source"].shape[2])
     )
     report(case, "source", largest(source, io[f"{case}.source"]), SOURCE_TOLERANCE)
-    _wave(case, WaveStream(vocoder, noise).push(own[0].mT, final=True)[None], want, report)
+    _wave(case, WaveStream(vocoder, noise).push(own[0].mT, final=True)[None], expected, report)
 
 
-def _wave(case: str, got: torch.Tensor, want: torch.Tensor, report: Report) -> None:
-    report(case, "wav", largest(got, want), WAVE_MAX_TOLERANCE)
-    report(case, "wav, relative rms", relative_rms(got, want), WAVE_RMS_TOLERANCE)
+def _wave(case: str, got: torch.Tensor, expected: torch.Tensor, report: Report) -> None:
+    report(case, "wav", largest(got, expected), WAVE_MAX_TOLERANCE)
+    report(case, "wav, relative rms", relative_rms(got, expected), WAVE_RMS_TOLERANCE)
 
 
 class _Excited(WaveStream):
@@ -110,8 +110,8 @@ class _Excited(WaveStream):
 
 
 def _decoded(vocoder: CausalVocoder, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    given = source[0, :, : mel.shape[2] * vocoder.dims.frame_samples].to(vocoder.window)
-    return _Excited(vocoder, given).push(mel[0].mT, final=True)[None]
+    excitation = source[0, :, : mel.shape[2] * vocoder.dims.frame_samples].to(vocoder.window)
+    return _Excited(vocoder, excitation).push(mel[0].mT, final=True)[None]
 
 
 def _noise(head: IO, report: Report) -> None:

@@ -54,9 +54,9 @@ def _check_encoder(
     mode: str,
     before: list[int],
     text: list[int],
-    want: torch.Tensor,
+    expected: torch.Tensor,
     report: Report,
 ) -> None:
     past = lm.new_cache().text
     parts = [lm.encoded(torch.tensor(ids), past) for ids in (before, text) if ids]
-    report(mode, "text_encoded", largest(torch.cat(parts, 1), want), ENCODED_TOLERANCE)
+    report(mode, "text_encoded", largest(torch.cat(parts, 1), expected), ENCODED_TOLERANCE)

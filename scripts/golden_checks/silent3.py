@@ -14,9 +14,9 @@ def check(folder: Path, report: Report) -> None:
     """folder: golden3/silent or one of the same format. report(case, tensor, largest error,
     tolerance).
     """
-    told = json.loads((folder / "silent_cases.json").read_text())
-    report("rule", "silent_ids", float(sorted(SILENT) != sorted(told["silent_ids"])), 0)
-    report("rule", "max_run", abs(MAX_RUN - told["max_run"]), 0)
-    for number, case in enumerate(told["cases"]):
+    meta = json.loads((folder / "silent_cases.json").read_text())
+    report("rule", "silent_ids", float(sorted(SILENT) != sorted(meta["silent_ids"])), 0)
+    report("rule", "max_run", abs(MAX_RUN - meta["max_run"]), 0)
+    for number, case in enumerate(meta["cases"]):
         hears = SilenceFilter()
         report(f"case{number}", "out", float([i for i in case["in"] if hears(i)] != case["out"]), 0)

@@ -35,8 +35,8 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         flow_check.load(folder.parent / "flow", device),
         hift_check.load(folder.parent / "hift", device),
     )
-    for io, key, made in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
-        compare(io, key, made, MEL_TOLERANCE, report)
+    for io, key, chunks in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
+        compare(io, key, chunks, MEL_TOLERANCE, report)
         fed(io, key, SeamVocoder(vocoder), device, report)
 
 
@@ -53,35 +53,35 @@ def spoken(
         ids = io[f"{case}.token"][0]
         maker = begun(io[f"{case}.prompt_token"][0], io[f"{case}.prompt_feat"][0], io["embedding"])
         if way == "stream":
-            made = list(maker.stream(ids))
+            chunks = list(maker.stream(ids))
             _schedule(key, len(ids), len(maker.voice[0]), meta.get(key), report)
         else:
-            made = [
+            chunks = [
                 maker.offline(
                     ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0
                 )
             ]
-        yield io, key, made
+        yield io, key, chunks
 
 
-def _schedule(key: str, n_ids: int, prompt_ids: int, told: dict | None, report: Report) -> None:
-    if told:
+def _schedule(key: str, n_ids: int, prompt_ids: int, meta: dict | None, report: Report) -> None:
+    if meta:
         mine = [(call.given, call.offset, call.final) for call in schedule(n_ids, prompt_ids)]
         theirs = [
-            (call["n_token"], call["token_offset"], call["finalize"]) for call in told["calls"]
+            (call["n_token"], call["token_offset"], call["finalize"]) for call in meta["calls"]
         ]
         report(key, "schedule", float(mine != theirs), 0.0)
 
 
 def compare(
-    io: dict[str, torch.Tensor], key: str, made: Made, mel_tolerance: float, report: Report
+    io: dict[str, torch.Tensor], key: str, chunks: Made, mel_tolerance: float, report: Report
 ) -> None:
-    lengths = torch.tensor([len(wave) for _, wave in made])
+    lengths = torch.tensor([len(wave) for _, wave in chunks])
     report(key, "chunk_lengths", largest(lengths, io[f"{key}.chunk_lengths"]), 0.0)
-    for i, (mel, _) in enumerate(made):
+    for i, (mel, _) in enumerate(chunks):
         if f"{key}.call{i}.mel" in io:
             report(key, f"call{i}.mel", largest(mel, io[f"{key}.call{i}.mel"]), mel_tolerance)
-    wave = torch.cat([wave for _, wave in made])[None]
+    wave = torch.cat([wave for _, wave in chunks])[None]
     report(key, "wav", largest(wave, io[f"{key}.wav"]), WAVE_MAX_TOLERANCE)
     report(key, "wav, relative rms", relative_rms(wave, io[f"{key}.wav"]), WAVE_RMS_TOLERANCE)
 

@@ -45,19 +45,19 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
             noise,
         )
         if way == "stream":
-            made = list(maker.stream(ids))
-            told = [(call["n_token"], call["finalize"]) for call in meta[key]["calls"]]
+            chunks = list(maker.stream(ids))
+            expected_calls = [(call["n_token"], call["finalize"]) for call in meta[key]["calls"]]
             report(
                 key,
                 "schedule",
-                float([(call.given, call.final) for call in schedule(len(ids))] != told),
+                float([(call.given, call.final) for call in schedule(len(ids))] != expected_calls),
                 0.0,
             )
         else:
-            made = [
+            chunks = [
                 maker.offline(
                     ids, float(way.removeprefix("offline_speed")) if "speed" in way else 1.0
                 )
             ]
-        compare(io, key, made, MEL_TOLERANCE, report)
+        compare(io, key, chunks, MEL_TOLERANCE, report)
         fed(io, key, SeamVocoder(vocoder, held=HELD_FRAMES), device, report)

@@ -29,11 +29,11 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         flow3.load(folder.parent / "flow", device),
         hift3.load(folder.parent / "hift", device),
     )
-    for io, key, made in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
+    for io, key, chunks in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
         if f"{key}.mel" in io:  # of the last call; earlier ones were given the beginning of it
             calls = {
                 f"{key}.call{i}.mel": io[f"{key}.mel"][..., : mel.shape[2]]
-                for i, (mel, _) in enumerate(made)
+                for i, (mel, _) in enumerate(chunks)
             }
             wave = vocoded(vocoder, io[f"{key}.mel"].to(device), True)[None]
             report(key, "wav of given mel", largest(wave, io[f"{key}.wav"]), WAVE_MAX_TOLERANCE)
@@ -45,4 +45,4 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
             )
         else:
             calls = {}
-        compare({**io, **calls}, key, made, MEL_TOLERANCE, report)
+        compare({**io, **calls}, key, chunks, MEL_TOLERANCE, report)

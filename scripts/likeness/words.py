@@ -48,13 +48,13 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[a-z']+", text.lower())
 
 
-def edits(wanted: Sequence[str], got: Sequence[str]) -> int:
+def edits(expected: Sequence[str], got: Sequence[str]) -> int:
     """Words put in, left out or replaced on the shortest way from one to the other."""
     row = list(range(len(got) + 1))
-    for i, word in enumerate(wanted, 1):
+    for i, word in enumerate(expected, 1):
         before, row = row, [i]
-        for j, heard in enumerate(got, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (word != heard)))
+        for j, heard_word in enumerate(got, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (word != heard_word)))
     return row[-1]
 
 
@@ -85,8 +85,8 @@ class Recogniser:
             (np.clip(x, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True
         )
         self._decoder.end_utt()
-        found = self._decoder.hyp()
-        return words_of(found.hypstr) if found else []
+        hypothesis = self._decoder.hyp()
+        return words_of(hypothesis.hypstr) if hypothesis else []
 
 
 def word_error(

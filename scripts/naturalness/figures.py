@@ -98,26 +98,30 @@ def figures(scores: Sequence[Score]) -> dict[str, Figure]:
     """Of one voice; only what was measured."""
     out: dict[str, Figure] = {}
     for language in ("zh", "en"):
-        said = [s for s in scores if s.language == language]
-        mos = [s.mos for s in said if s.mos is not None]
+        language_scores = [s for s in scores if s.language == language]
+        mos = [s.mos for s in language_scores if s.mos is not None]
         if mos:
             out[f"mos {language}"] = Figure(float(np.mean(mos)))
             out[f"lowest mos {language}"] = Figure(min(mos))
-        compared = [s for s in said if s.similarity]
+        compared = [s for s in language_scores if s.similarity]
         if compared:
             out[f"similarity {language}"] = Figure(
                 float(np.mean([s.similarity[s.reference] for s in compared]))
             )
             out[f"right {language}"] = share(sum(s.is_right for s in compared), len(compared))
-            others = [v for s in compared for k, v in s.similarity.items() if k != s.reference]
-            out[f"others {language}"] = Figure(float(np.mean(others)) if others else None)
-        read = [s for s in said if s.n_wrong is not None]
+            other_similarities = [
+                v for s in compared for k, v in s.similarity.items() if k != s.reference
+            ]
+            out[f"others {language}"] = Figure(
+                float(np.mean(other_similarities)) if other_similarities else None
+            )
+        read = [s for s in language_scores if s.n_wrong is not None]
         if read:
             out[f"word error {language}"] = share(
                 sum(s.n_wrong or 0 for s in read), sum(s.n_words for s in read)
             )
         voices: dict[str, list[Tone]] = {}
-        for s in said:
+        for s in language_scores:
             voices.setdefault(s.reference, []).extend(s.tones)
         if any(voices.values()):
             counts = [separation(tones) for tones in voices.values()]
@@ -140,8 +144,8 @@ def table(columns: Mapping[str, Mapping[str, Figure]]) -> list[str]:
     has_need = VOICE in columns
     lines = [_line("", columns, "required of natural 要求" if has_need else "")]
     for row in ROWS:
-        found = [column.get(row.key, Figure(None)) for column in columns.values()]
-        if any(f.value is not None for f in found):
+        row_figures = [column.get(row.key, Figure(None)) for column in columns.values()]
+        if any(f.value is not None for f in row_figures):
             need = row.need() if has_need else ""
             if need:
                 mine = columns[VOICE].get(row.key, Figure(None))
@@ -152,7 +156,7 @@ def table(columns: Mapping[str, Mapping[str, Figure]]) -> list[str]:
                     if row.is_missed(mine)
                     else "  ok"
                 )
-            lines.append(_line(row.label, [f.words() for f in found], need))
+            lines.append(_line(row.label, [f.words() for f in row_figures], need))
     return lines
 
 

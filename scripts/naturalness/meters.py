@@ -129,10 +129,10 @@ class Meters:
             embedding = self._likeness.embedding(samples)
             score.similarity = {k: float(v @ embedding) for k, v in self._embeddings.items()}
         if self._recogniser and utterance.language == "en":
-            heard, text = self._recogniser.words(samples, HZ), words_of(utterance.text)
+            heard_words, text = self._recogniser.words(samples, HZ), words_of(utterance.text)
             score.heard, score.n_wrong, score.n_words = (
-                " ".join(heard),
-                edits(text, heard),
+                " ".join(heard_words),
+                edits(text, heard_words),
                 len(text),
             )
         if self._tones and utterance.language == "zh":

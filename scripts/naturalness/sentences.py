@@ -51,7 +51,7 @@ class Utterance:
 
 def utterance_of(file: str) -> Utterance | None:
     """What the file of that name says; None where the name is another's."""
-    found = _NAME.fullmatch(file)
-    if found is None or int(found["number"]) >= len(SENTENCES[found["language"]]):
+    match = _NAME.fullmatch(file)
+    if match is None or int(match["number"]) >= len(SENTENCES[match["language"]]):
         return None
-    return Utterance(found["reference"], found["language"], int(found["number"]))
+    return Utterance(match["reference"], match["language"], int(match["number"]))

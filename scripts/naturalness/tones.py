@@ -48,10 +48,10 @@ def separation(tones: Sequence[Tone]) -> tuple[int, int]:
     points = points / np.maximum(points.std(axis=0), 1e-9)
     right = 0
     for i, label in enumerate(labels):
-        others = np.arange(len(labels)) != i
-        known = np.unique(labels[others])
-        centres = np.array([points[others & (labels == k)].mean(axis=0) for k in known])
-        right += known[np.linalg.norm(centres - points[i], axis=1).argmin()] == label
+        is_other = np.arange(len(labels)) != i
+        label_values = np.unique(labels[is_other])
+        centres = np.array([points[is_other & (labels == k)].mean(axis=0) for k in label_values])
+        right += label_values[np.linalg.norm(centres - points[i], axis=1).argmin()] == label
     return int(right), len(labels)
 
 
@@ -59,15 +59,15 @@ def tones_of(f0: np.ndarray, spans: Sequence[tuple[int, float, float]]) -> list[
     """f0: Hz every F0_STEP_MS, 0 without voice; spans: (tone, start_s, end_s) -> those syllables
     that have enough voice.
     """
-    heard = f0 > 0
-    if not heard.any():
+    is_voiced = f0 > 0
+    if not is_voiced.any():
         return []
-    st = 12 * np.log2(np.where(heard, f0, 1.0))
-    st -= np.median(st[heard])
+    st = 12 * np.log2(np.where(is_voiced, f0, 1.0))
+    st -= np.median(st[is_voiced])
     out = []
     for tone, start_s, end_s in spans:
         part = slice(*(round(1000 * s / F0_STEP_MS) for s in (start_s, end_s)))
-        pitch = st[part][heard[part]]
+        pitch = st[part][is_voiced[part]]
         if len(pitch) >= MIN_FRAMES:
             third = len(pitch) // 3
             move = pitch[-third:].mean() - pitch[:third].mean()
@@ -129,9 +129,9 @@ class ToneMeter:
         features -= features.mean(axis=1, keepdims=True)
         return features / (features.std(axis=1, keepdims=True) + 1e-6)
 
-    def _aligned(self, features: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def _aligned(self, features: np.ndarray, other_features: np.ndarray) -> np.ndarray:
         """(m,) of the first features' frames -> seconds in the other sound."""
-        _, path = self._librosa.sequence.dtw(features, others)
+        _, path = self._librosa.sequence.dtw(features, other_features)
         count = np.bincount(path[:, 0])
         return np.bincount(path[:, 0], path[:, 1]) / count * (HOP / HZ)
 

@@ -116,15 +116,15 @@ def _id(name: str, method: str) -> str:
 
 @schemathesis.hook
 def before_call(context, case, kwargs) -> None:
-    given = case.path_parameters or {}
+    path_params = case.path_parameters or {}
     label = case.operation.label
     _turns[label] += 1
     if _turns[label] % 2 == 0 or f"{case.method} {case.path}" != label:
         return
-    for name in given:
+    for name in path_params:
         is_take = case.path.startswith("/tts/") and name in ("job_id", "name")
         if is_take or name in MAKE:
-            given[name] = _id("take" if is_take else name, case.method) + (
+            path_params[name] = _id("take" if is_take else name, case.method) + (
                 ".wav" if name == "name" else ""
             )
     if label == "GET /tts":

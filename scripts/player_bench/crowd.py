@@ -86,8 +86,8 @@ def m2(k: Bench):
                     ):  # the first frame of a chunk: the others of the same chunk come with it
                         worst, last = max(worst, now - last if last else 0), now
                     n += (len(m) - 16) // 2
-                elif (told := json.loads(m))["op"] in ("end", "error"):
-                    assert told["op"] == "end", m
+                elif (message := json.loads(m))["op"] in ("end", "error"):
+                    assert message["op"] == "end", m
                     return worst * 1000
 
     async def all_of_them(url: str, token: str):

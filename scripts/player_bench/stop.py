@@ -82,10 +82,10 @@ def finalised(studio, proxy: Proxy, act) -> float:
 
 def ends_with(x: np.ndarray, wav: np.ndarray) -> bool:
     """The last thing that sounds is the whole of `wav`, sample by sample, and silence after it."""
-    heard = np.round(x * 32768).astype(np.int16)
-    last = np.flatnonzero(heard)[-1] + 1
+    samples = np.round(x * 32768).astype(np.int16)
+    last = np.flatnonzero(samples)[-1] + 1
     return any(
-        np.array_equal(heard[a : a + len(wav)], wav)
+        np.array_equal(samples[a : a + len(wav)], wav)
         for a in range(max(0, last - len(wav)), last - len(wav) + 8)
     )
 

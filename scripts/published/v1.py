@@ -61,7 +61,7 @@ class Token2Wav:
         self.voice = HopVoice.of(flow, prompt_ids, prompt_mel, embedding)
 
     def hop(
-        self, ids: torch.Tensor, number: int, kept: HopCache | None
+        self, ids: torch.Tensor, number: int, cache: HopCache | None
     ) -> tuple[torch.Tensor, HopCache]:
         """ids (n,) of this call -> mel (frames, 80), what the next call begins with"""
         voice = self.voice
@@ -71,7 +71,7 @@ class Token2Wav:
             voice.prompt_mel,
             voice.speaker,
             torch.empty(0),
-            kept,
+            cache,
         )
         work.noise = self._noise(number, work.frames)
         return self.flow.hops([work])[0]
@@ -81,10 +81,10 @@ class Token2Wav:
         self, ids: torch.Tensor, seed: int | None = None
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Per call: the mel given to the vocoder (1, 80, n) and the samples emitted (m,)."""
-        vocoder, kept, tail = SeamVocoder(self.vocoder, seed, HELD_FRAMES), None, None
+        vocoder, cache, tail = SeamVocoder(self.vocoder, seed, HELD_FRAMES), None, None
         fade = torch.from_numpy(np.hamming(2 * OVERLAP_FRAMES))[:, None]
         for number, call in enumerate(schedule(len(ids))):
-            mel, kept = self.hop(ids[call.offset : call.offset + call.given], number, kept)
+            mel, cache = self.hop(ids[call.offset : call.offset + call.given], number, cache)
             if tail is not None:
                 mel[:OVERLAP_FRAMES] = (
                     mel[:OVERLAP_FRAMES] * fade[:OVERLAP_FRAMES] + tail * fade[OVERLAP_FRAMES:]

@@ -38,8 +38,8 @@ class Socket:
         self.ready = self.recv()
         self.seq = 0
 
-    def send(self, **told) -> None:
-        self.ws.send(json.dumps(told))
+    def send(self, **fields) -> None:
+        self.ws.send(json.dumps(fields))
 
     def recv(self, timeout: float = 20):
         raw = self.ws.recv(timeout)

@@ -11,8 +11,8 @@ from tests.serve import running
 
 @pytest.fixture(scope="module")
 def lone():
-    with running() as told:
-        yield told
+    with running() as studio:
+        yield studio
 
 
 @pytest.fixture

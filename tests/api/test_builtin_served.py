@@ -15,8 +15,8 @@ TEXT = {"input": "清晨的风从窗口吹进来。Then he said hello, and it wa
 
 @pytest.fixture(scope="module")
 def spoken():
-    with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
-        yield told
+    with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio:
+        yield studio
 
 
 def test_request_1_is_request_50_alone_and_beside_seven_others(spoken):
@@ -32,7 +32,7 @@ def test_request_1_is_request_50_alone_and_beside_seven_others(spoken):
             }
         )
     assert bytes(one.say(TEXT).pcm) == first
-    others = [Socket(spoken) for _ in range(7)]
+    sockets = [Socket(spoken) for _ in range(7)]
     seqs = [
         o.start(
             {
@@ -40,10 +40,10 @@ def test_request_1_is_request_50_alone_and_beside_seven_others(spoken):
                 "seed": n,
             }
         )
-        for n, o in enumerate(others)
+        for n, o in enumerate(sockets)
     ]
     assert bytes(one.say(TEXT).pcm) == first
-    for o, s in zip(others, seqs):
+    for o, s in zip(sockets, seqs):
         assert o.hear(s).of("end")
         o.close()
     assert not spoken.state()["torch"], "the built-in path must not load torch"
@@ -52,8 +52,8 @@ def test_request_1_is_request_50_alone_and_beside_seven_others(spoken):
 
 def test_it_speaks_at_once_without_silence_in_front(spoken):
     one = Socket(spoken)
-    heard = one.say(TEXT)
-    x = np.frombuffer(bytes(heard.pcm), "<i2") / 32768
+    reply = one.say(TEXT)
+    x = np.frombuffer(bytes(reply.pcm), "<i2") / 32768
     assert np.flatnonzero(np.abs(x) > 0.01)[0] < 0.05 * 24000
     assert np.abs(x).max() <= 1.0 and np.sqrt((x**2).mean()) > 0.01
     one.close()
@@ -78,8 +78,8 @@ def test_it_speaks_at_once_without_silence_in_front(spoken):
 )
 def test_every_script_ends_in_sound(spoken, text):
     one = Socket(spoken)
-    heard = one.hear(one.start({"input": text, "seed": 1}), timeout=60)
-    assert heard.of("end") and len(heard.pcm) > 0.05 * 48000, heard.messages[-1]
+    reply = one.hear(one.start({"input": text, "seed": 1}), timeout=60)
+    assert reply.of("end") and len(reply.pcm) > 0.05 * 48000, reply.messages[-1]
     one.close()
 
 

@@ -23,20 +23,20 @@ def routes_of(place, prefix: str = "") -> set[tuple[str, str]]:
     """(method, path pattern) of everything that is routed, however deep it is mounted or
     included.
     """
-    found: set[tuple[str, str]] = set()
+    routes: set[tuple[str, str]] = set()
     for route in place.routes:
         inner = getattr(route, "original_router", None) or getattr(route, "app", None)
         path = prefix + getattr(route, "path", "")
         if getattr(route, "routes", None) or hasattr(inner, "routes"):
-            found |= routes_of(inner if hasattr(inner, "routes") else route, path)
+            routes |= routes_of(inner if hasattr(inner, "routes") else route, path)
         elif hasattr(route, "path"):
             kinds = getattr(route, "methods", None) or (
                 ("WEBSOCKET",)
                 if "WebSocket" in type(route).__name__
                 else ("GET", "POST", "PUT", "PATCH", "DELETE")
             )
-            found |= {(kind, path.replace("//", "/")) for kind in kinds}
-    return found
+            routes |= {(kind, path.replace("//", "/")) for kind in kinds}
+    return routes
 
 
 def filled(pattern: str) -> str:
@@ -47,7 +47,7 @@ async def ask(app, method: str, path: str) -> int:
     """The status of an answer to somebody who shows nothing; 0 when there is none within seconds,
     as of an endless stream.
     """
-    told: list[int] = []
+    statuses: list[int] = []
     headers = [(b"host", b"127.0.0.1"), (b"content-length", b"0")]
     scope = {
         "type": "websocket" if method == "WEBSOCKET" else "http",
@@ -66,7 +66,7 @@ async def ask(app, method: str, path: str) -> int:
     }
     if method == "WEBSOCKET":
         del scope["method"]
-    asked = iter(
+    incoming = iter(
         [
             (
                 {"type": "websocket.connect"}
@@ -77,7 +77,7 @@ async def ask(app, method: str, path: str) -> int:
     )
 
     async def receive():
-        message = next(asked, None)
+        message = next(incoming, None)
         if message is None:
             await asyncio.sleep(10)
         return message or {"type": "http.disconnect"}
@@ -85,13 +85,13 @@ async def ask(app, method: str, path: str) -> int:
     async def send(message):
         kind = message["type"]
         if kind in ("http.response.start", "websocket.accept", "websocket.close"):
-            told.append(message.get("status", 101 if kind == "websocket.accept" else 401))
+            statuses.append(message.get("status", 101 if kind == "websocket.accept" else 401))
 
     try:
         await asyncio.wait_for(app(scope, receive, send), 5)
     except Exception:
-        told.append(500)
-    return told[0] if told else 0
+        statuses.append(500)
+    return statuses[0] if statuses else 0
 
 
 def open_routes(app) -> set[str]:

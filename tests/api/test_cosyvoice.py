@@ -26,11 +26,11 @@ def models(tmp_path_factory) -> Path:
     return root
 
 
-def wait_for(http, want, limit_s: float = 120.0) -> dict:
+def wait_for(http, condition, limit_s: float = 120.0) -> dict:
     end = time.monotonic() + limit_s
-    while not want(told := http.get("/tts/health").json()) and time.monotonic() < end:
+    while not condition(health := http.get("/tts/health").json()) and time.monotonic() < end:
         time.sleep(0.2)
-    return told
+    return health
 
 
 def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
@@ -38,13 +38,13 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
         one = Socket(studio, http)
         first = one.say(TEXT)
         assert first.of("begin")[0]["engine"] in ("builtin", "cosyvoice2") and first.of("end")
-        told = wait_for(http, lambda s: s.get("engine") == "cosyvoice2")
+        health = wait_for(http, lambda s: s.get("engine") == "cosyvoice2")
         assert (
-            told["engine"] == "cosyvoice2"
-            and told["state"] == "ready"
-            and "convert" in told["modes"]
-            and "[laughter]" in told["tags"]
-            and not told["basic"]
+            health["engine"] == "cosyvoice2"
+            and health["state"] == "ready"
+            and "convert" in health["modes"]
+            and "[laughter]" in health["tags"]
+            and not health["basic"]
         )
         voices = http.get("/v1/audio/voices").json()["data"]
         preset = next(v["id"] for v in voices if v["id"].startswith("preset-"))
@@ -55,23 +55,23 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
             "instruct": {"instructions": "用四川话说"},
             "preset": {"voice": preset},
         }.items():
-            heard = one.say({**TEXT, "mode": mode, **more})
-            assert heard.of("end"), heard.messages
-            assert heard.of("begin")[0]["engine"] == "cosyvoice2"
-            trace = heard.of("end")[0]["trace"]
+            reply = one.say({**TEXT, "mode": mode, **more})
+            assert reply.of("end"), reply.messages
+            assert reply.of("begin")[0]["engine"] == "cosyvoice2"
+            trace = reply.of("end")[0]["trace"]
             assert (
                 trace["first"].keys() & trace["whole"].keys()
                 >= {"prefill", "tokens", "flow", "vocoder"}
                 and "espeak" not in trace["whole"]
                 and "other" not in trace["whole"]
             )
-            sound[mode] = bytes(heard.pcm)
+            sound[mode] = bytes(reply.pcm)
             assert bytes(one.say({**TEXT, "mode": mode, **more}).pcm) == sound[mode], (
                 "request 2 is request 1"
             )
         assert len(set(sound.values())) == 4
-        told = http.post("/v1/text/prepare", json={"text": TEXT["input"]}).json()
-        assert [s["text"] for s in told["segments"]] == [TEXT["input"]], "one call of its model"
+        health = http.post("/v1/text/prepare", json={"text": TEXT["input"]}).json()
+        assert [s["text"] for s in health["segments"]] == [TEXT["input"]], "one call of its model"
         short = one.say({**TEXT, "input": "好", "mode": "zero_shot"})
         assert short.of("begin")[0]["sentences"] == ["好。"] and "cross-lingual" in str(
             short.of("begin")[0]["notes"]
@@ -90,11 +90,11 @@ def test_a_model_that_cannot_be_used_leaves_the_built_in_voice_and_says_so(tmp_p
     root = make(tmp_path / "CosyVoice2-0.5B")
     (root / "flow.pt").write_bytes((root / "flow.pt").read_bytes()[:5000])
     with running("--model-dir", str(tmp_path), engine="auto") as studio, studio.client() as http:
-        told = wait_for(http, lambda s: "failure" in s)
+        health = wait_for(http, lambda s: "failure" in s)
         assert (
-            told["engine"] == "builtin"
-            and "flow.pt" in told["failure"]
-            and "flow.pt" in told["failure_zh"]
+            health["engine"] == "builtin"
+            and "flow.pt" in health["failure"]
+            and "flow.pt" in health["failure_zh"]
         )
         one = Socket(studio, http)
         assert one.say(TEXT).of("end")
@@ -115,12 +115,12 @@ def test_asked_for_by_name_it_is_that_engine_or_none(tmp_path):
         "--data-dir",
         str(tmp_path / "d"),
     ]
-    told = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (
-        told.returncode == 2
-        and "CosyVoice2" in told.stderr
-        and "模型" in told.stderr
-        and "Traceback" not in told.stderr
+        process.returncode == 2
+        and "CosyVoice2" in process.stderr
+        and "模型" in process.stderr
+        and "Traceback" not in process.stderr
     )
 
 

@@ -28,8 +28,8 @@ TEXT = "Hello there, dear guest."
 def house():
     """A locked studio, its keeper's browser, and a voice of the keeper's own."""
     with (
-        running("--auth", "bob:secret", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told,
-        told.client() as http,
+        running("--auth", "bob:secret", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio,
+        studio.client() as http,
     ):
         http.post("/login", data={"user": "bob", "password": "secret"})
         http.get("/")
@@ -38,7 +38,7 @@ def house():
             files={"audio_sample": clip(4)},
             data={"name": "Lin Wan", "consent": "me", "transcript": "the transcript of it"},
         ).json()["id"]
-        yield told, http, voice
+        yield studio, http, voice
 
 
 def share(http, voice: str, **more) -> dict:
@@ -113,11 +113,11 @@ def test_a_guest_speaks_with_the_links_voice_and_settings_over_both_ways(house):
             "what the guest asked for changed something"
         )
         one = Guest(studio, guest, demo)
-        heard = one.hear(
+        reply = one.hear(
             one.start({"input": TEXT, "voice": voice, "instructions": "seconds=9", "speed": 0.5})
         )
-        assert bytes(heard.pcm) == keepers
-        begin, end = heard.of("begin")[0], heard.of("end")[0]
+        assert bytes(reply.pcm) == keepers
+        begin, end = reply.of("begin")[0], reply.of("end")[0]
         assert (
             begin["voice"] == over_http.headers["x-voice"] == "demo"
             and end["url"] is None
@@ -141,9 +141,9 @@ def test_the_page_and_its_answers_tell_nothing_of_the_studio(house):
     demo = share(http, voice)
     with studio.client() as guest:
         page, sound = guest.get(demo["path"]), say(guest, demo)
-        told = page.text + json.dumps(dict(page.headers)) + json.dumps(dict(sound.headers))
+        public_text = page.text + json.dumps(dict(page.headers)) + json.dumps(dict(sound.headers))
         one = Guest(studio, guest, demo)
-        told += (
+        public_text += (
             json.dumps(one.hear(one.start({"input": TEXT})).messages)
             + json.dumps(one.ready)
             + one.token
@@ -157,7 +157,7 @@ def test_the_page_and_its_answers_tell_nothing_of_the_studio(house):
             str(studio.data_dir),
             "kk_login",
         ):
-            assert secret not in told, secret
+            assert secret not in public_text, secret
         assert "set-cookie" not in page.headers and not guest.cookies, (
             "no cookie is needed, so it works in another site's frame"
         )
@@ -208,10 +208,10 @@ def test_the_qr_code_holds_the_link(house):
     assert demo["url"] == studio.url + demo["path"]
     svg = http.get(f"/v1/demos/{demo['id']}/qr.svg")
     assert svg.status_code == 200 and svg.headers["content-type"].startswith("image/svg+xml")
-    again = segno.make(demo["url"], error="m", micro=False)
+    qr_code = segno.make(demo["url"], error="m", micro=False)
     assert (
         re.findall(r' d="([^"]+)"', svg.text)[-1]
-        == re.findall(r' d="([^"]+)"', again.svg_inline(scale=4, border=4))[-1]
+        == re.findall(r' d="([^"]+)"', qr_code.svg_inline(scale=4, border=4))[-1]
     )
 
 
@@ -222,9 +222,9 @@ def test_a_link_is_told_at_the_addresses_where_others_reach_it_and_its_qr_code_h
     demo = share(http, voice)
     assert demo["urls"] == [], "nobody else reaches a studio that listens on loopback"
     far = {"X-Forwarded-Host": "voice.example", "X-Forwarded-Proto": "https"}
-    seen = http.get("/v1/demos", headers=far).json()["data"]
+    links = http.get("/v1/demos", headers=far).json()["data"]
     at = f"https://voice.example{demo['path']}"
-    assert {d["id"]: d["urls"] for d in seen}[demo["id"]] == [{"url": at, "interface": ""}]
+    assert {d["id"]: d["urls"] for d in links}[demo["id"]] == [{"url": at, "interface": ""}]
     picture = f"/v1/demos/{demo['id']}/qr.svg"
     svg = http.get(picture, params={"url": at}, headers=far)
     assert svg.status_code == 200 and len(svg.text) > 500
@@ -302,8 +302,8 @@ def test_a_link_that_was_taken_back_is_refused_in_an_open_socket_too(house):
         first = one.hear(one.start({"input": TEXT}))
         assert first.of("end")
         assert http.delete(f"/v1/demos/{demo['id']}").status_code == 204
-        again = one.hear(one.start({"input": TEXT}))
-        assert again.of("error")[0]["code"] == "demo_ended"
+        retry = one.hear(one.start({"input": TEXT}))
+        assert retry.of("error")[0]["code"] == "demo_ended"
         resumed = one.hear(
             one.start({"input": TEXT}, job=first.of("begin")[0]["job"], **{"from": 0})
         )
@@ -359,15 +359,15 @@ def test_a_link_that_is_used_up_speaks_nothing_more_by_resuming(house):
         with studio.client() as guest:
             one = Guest(studio, guest, demo)
             seq = one.start({"input": TEXT})
-            heard = one.hear(seq) if is_whole else one.hear(seq, until=("begin",))
-            job = heard.of("begin")[0]["job"]
+            reply = one.hear(seq) if is_whole else one.hear(seq, until=("begin",))
+            job = reply.of("begin")[0]["job"]
             if not is_whole:
                 one.send(op="cancel", seq=seq)
                 one.hear(seq)
             opened = studio.state()["opened"]
             for start in [0] * 12 if is_whole else [0, 1] * 6:
-                again = one.hear(one.start({"input": TEXT}, job=job, **{"from": start}))
-                assert again.of("error")[0]["code"] == "demo_used_up" and not again.pcm
+                retry = one.hear(one.start({"input": TEXT}, job=job, **{"from": start}))
+                assert retry.of("error")[0]["code"] == "demo_used_up" and not retry.pcm
             assert studio.state()["opened"] == opened and row(http, demo)["uses"] == 1
             one.close()
 
@@ -378,11 +378,11 @@ def test_a_guest_whose_connection_broke_goes_on_and_that_is_no_way_around_the_ca
     with studio.client() as guest:
         one = Guest(studio, guest, demo)
         seq = one.start({"input": TEXT}, credit=24000)
-        heard = one.hear(seq, until=("begin",))
-        while len(heard.pcm) < 48000:
+        reply = one.hear(seq, until=("begin",))
+        while len(reply.pcm) < 48000:
             got = one.recv()
-            heard.pcm += got[FRAME.size :] if isinstance(got, bytes) else b""
-        job, n = heard.of("begin")[0]["job"], len(heard.pcm) // 2
+            reply.pcm += got[FRAME.size :] if isinstance(got, bytes) else b""
+        job, n = reply.of("begin")[0]["job"], len(reply.pcm) // 2
         token, ends = one.token, []
         one.ws.socket.close()  # the network went away
         for _ in range(4):
@@ -405,8 +405,8 @@ def test_a_charged_resume_is_one_more_use(house):
         first = one.hear(one.start({"input": TEXT}))
         for is_heard in (True, False):
             job = first.of("begin")[0]["job"]
-            again = one.hear(one.start({"input": TEXT}, job=job, **{"from": 0}))
-            assert (again.pcm == first.pcm) == is_heard
+            second = one.hear(one.start({"input": TEXT}, job=job, **{"from": 0}))
+            assert (second.pcm == first.pcm) == is_heard
         one.close()
     assert row(http, demo)["uses"] == 2 and row(http, demo)["characters"] == 2 * len(TEXT)
 
@@ -585,7 +585,7 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
         "demo": demo["id"],
         "token": demo["path"][3:],
     }
-    rng, found, n = random.Random(5), [], 0
+    rng, guesses, n = random.Random(5), [], 0
     with studio.client() as guest:
         one = Guest(studio, guest, demo)
         token = one.token
@@ -607,7 +607,7 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
                         json={"input": "x", "voice": voice} if method == "POST" else None,
                     )
                     if answer.status_code < 400:
-                        found.append((method, guess if prefix else guess or "/", bool(prefix)))
+                        guesses.append((method, guess if prefix else guess or "/", bool(prefix)))
                     else:
                         assert answer.status_code in (401, 403, 404, 405, 413, 422), (
                             method,
@@ -617,8 +617,8 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
                         assert voice not in answer.text and "Lin Wan" not in answer.text
         one.close()
     assert n >= 500
-    inside = {(m, g) for m, g, is_inside in found if is_inside}
-    outside = {(m, g) for m, g, is_inside in found if not is_inside}
+    inside = {(m, g) for m, g, is_inside in guesses if is_inside}
+    outside = {(m, g) for m, g, is_inside in guesses if not is_inside}
     assert inside == {*OWN, ("GET", "")}, (
         "below the link there is the page, and what it speaks with"
     )
@@ -675,15 +675,15 @@ def test_a_link_below_a_sub_path_and_behind_a_proxy_knows_its_address():
                 ).status_code
                 == 200
             )
-            heard = Heard()
+            reply = Heard()
             for part in (
                 guest.post(
                     "/voice" + demo["path"] + "/v1/audio/speech",
                     json={"input": TEXT, "response_format": "pcm"},
                 ),
             ):
-                heard.pcm += part.content
-            assert np.abs(np.frombuffer(bytes(heard.pcm), "<i2")).max() > 100 and FRAME.size == 16
+                reply.pcm += part.content
+            assert np.abs(np.frombuffer(bytes(reply.pcm), "<i2")).max() > 100 and FRAME.size == 16
         proxied = http.get(
             "/v1/demos",
             headers={"X-Forwarded-Proto": "https", "X-Forwarded-Host": "studio.example"},

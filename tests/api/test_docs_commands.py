@@ -42,22 +42,22 @@ def blocks(kind):
 
 
 def commands():
-    found = []
+    command_lines = []
     for page, block in blocks("sh"):
         for line in re.sub(r"\\\n\s*", " ", block).splitlines():
             words = shlex.split(line, comments=True)
             while "&&" in words:
-                found.append((page, words[: words.index("&&")]))
+                command_lines.append((page, words[: words.index("&&")]))
                 words = words[words.index("&&") + 1 :]
             if words:
-                found.append((page, words))
-    return found
+                command_lines.append((page, words))
+    return command_lines
 
 
 @pytest.fixture(scope="module")
 def studio():
-    with running(engine="builtin") as made:
-        yield made
+    with running(engine="builtin") as studio:
+        yield studio
 
 
 def help_of(words):
@@ -99,9 +99,9 @@ def test_a_command_runs(page, words, studio, tmp_path):
             words[0] = "./run.sh"  # the same options
         if words[0] != "pip" and not words[0].startswith("tests."):
             program = "bash" if words[0].endswith(".sh") else sys.executable
-            given = [w for w in words[1:] if w.startswith("--")]
+            options = [w for w in words[1:] if w.startswith("--")]
             if words[0] != "scripts/test.sh":  # whose arguments are pytest's
-                assert set(given) <= help_of([program, words[0]]), words
+                assert set(options) <= help_of([program, words[0]]), words
             paths = [w for w in words[1:] if "/" in w and not w.startswith("/")]
             assert [w for w in paths if not (ROOT / w).exists()] == []
 

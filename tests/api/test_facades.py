@@ -58,21 +58,25 @@ def published(
 @pytest.mark.parametrize("mode", ["sft", "zero_shot", "cross_lingual", "instruct", "instruct2"])
 def test_cosyvoices_published_client_works_unchanged(studio, mode, method):
     sound = clip(4)
-    told = published(studio.url, mode, sound, method)
-    assert told.status_code == 200, told.text
-    audio = b"".join(told.iter_content(chunk_size=16000))
-    assert told.headers["x-audio-format"] == "s16le;rate=24000;channels=1" and audio[:4] != b"RIFF"
+    answer = published(studio.url, mode, sound, method)
+    assert answer.status_code == 200, answer.text
+    audio = b"".join(answer.iter_content(chunk_size=16000))
+    assert (
+        answer.headers["x-audio-format"] == "s16le;rate=24000;channels=1" and audio[:4] != b"RIFF"
+    )
     x = np.frombuffer(audio, np.int16)
     assert abs(len(x) / 24000 - 0.15 * len(TEXT)) < 0.1 and np.abs(x).max() > 10_000, "all of it"
-    record = studio.data_dir / "takes" / told.headers["x-job-id"] / "take.json"
+    record = studio.data_dir / "takes" / answer.headers["x-job-id"] / "take.json"
     settle(studio, lambda _: record.is_file())
-    asked = json.loads(record.read_text("utf-8"))["request"]
-    assert asked["text"] == TEXT and asked["mode"] == {
+    request = json.loads(record.read_text("utf-8"))["request"]
+    assert request["text"] == TEXT and request["mode"] == {
         "zero_shot": "zero_shot",
         "sft": "zero_shot",
         "cross_lingual": "cross_lingual",
     }.get(mode, "instruct")
-    assert asked["transcript"] == PROMPT if mode == "zero_shot" else asked["transcript"] != PROMPT
+    assert (
+        request["transcript"] == PROMPT if mode == "zero_shot" else request["transcript"] != PROMPT
+    )
     assert not [
         p for p in studio.data_dir.rglob("*") if p.is_file() and sound[1000:2000] in p.read_bytes()
     ], "the recording is kept nowhere"
@@ -87,17 +91,22 @@ def test_the_same_recording_is_made_a_voice_once(studio):
 
 
 def test_a_speaker_is_found_by_name_or_id_and_a_language_mark_is_not_read_aloud(studio, http):
-    made = add(http, name="小满 · 旁白").json()["id"]
+    voice_id = add(http, name="小满 · 旁白").json()["id"]
     for speaker, voice in (
-        ("小满 · 旁白", made),
-        (made, made),
+        ("小满 · 旁白", voice_id),
+        (voice_id, voice_id),
         ("alloy", "starter-en-mid"),
         ("中文男", "starter-zh-low"),
         ("starter-en-low", "starter-en-low"),
     ):
-        told = http.post("/inference_sft", data={"tts_text": "<|en|>And then.", "spk_id": speaker})
-        assert told.status_code == 200 and told.headers["x-voice"] == voice, (speaker, told.text)
-        assert abs(len(told.content) / 48000 - 0.15 * len("And then.")) < 0.05
+        answer = http.post(
+            "/inference_sft", data={"tts_text": "<|en|>And then.", "spk_id": speaker}
+        )
+        assert answer.status_code == 200 and answer.headers["x-voice"] == voice, (
+            speaker,
+            answer.text,
+        )
+        assert abs(len(answer.content) / 48000 - 0.15 * len("And then.")) < 0.05
     assert (
         error(http.post("/inference_sft", data={"tts_text": "x", "spk_id": "nobody"}))["code"]
         == "voice_gone"
@@ -116,11 +125,11 @@ def test_a_speaker_is_found_by_name_or_id_and_a_language_mark_is_not_read_aloud(
     ],
 )
 def test_cosyvoices_routes_refuse_by_name(studio, mode, changed, status, code, param):
-    told = published(studio.url, mode, clip(4), **changed)
-    assert told.status_code == status and (error(told)["code"], error(told)["param"]) == (
+    answer = published(studio.url, mode, clip(4), **changed)
+    assert answer.status_code == status and (error(answer)["code"], error(answer)["param"]) == (
         code,
         param,
-    ), told.text
+    ), answer.text
 
 
 @pytest.mark.parametrize(
@@ -158,22 +167,22 @@ def test_cosyvoices_routes_refuse_by_name(studio, mode, changed, status, code, p
     ],
 )
 def test_forms_that_are_none_are_refused(http, sent, code):
-    told = http.post("/inference_zero_shot", **sent)
-    assert told.status_code in (400, 422), told.text
-    assert code is None or error(told)["code"] == code
+    answer = http.post("/inference_zero_shot", **sent)
+    assert answer.status_code in (400, 422), answer.text
+    assert code is None or error(answer)["code"] == code
 
 
 def test_a_recording_that_is_too_large_is_cut_while_it_is_read(http):
-    told = http.post(
+    answer = http.post(
         "/inference_cross_lingual", data={"tts_text": "x"}, files={"prompt_wav": b"x" * (12 << 20)}
     )
-    assert told.status_code == 413 and error(told)
-    told = http.post(
+    assert answer.status_code == 413 and error(answer)
+    answer = http.post(
         "/inference_cross_lingual",
         data={"tts_text": "x"},
         files={"prompt_wav": b"x" * (10 << 20) + b"x"},
     )
-    assert told.status_code == 413 and error(told)["param"] == "prompt_wav"
+    assert answer.status_code == 413 and error(answer)["param"] == "prompt_wav"
 
 
 def test_who_leaves_in_mid_answer_leaves_nothing(studio, http):
@@ -192,8 +201,8 @@ def test_who_leaves_in_mid_answer_leaves_nothing(studio, http):
             },
         ),
     ):
-        with http.stream("POST", path, **sent) as told:
-            assert told.status_code == 200 and next(told.iter_raw())
+        with http.stream("POST", path, **sent) as answer:
+            assert answer.status_code == 200 and next(answer.iter_raw())
     assert idle(settle(studio, idle)) and settle(studio, lambda s: not s["coders"])["coders"] == 0
 
 
@@ -230,20 +239,20 @@ def test_a_gpt_sovits_script_works_once_its_reference_is_a_voice_of_that_name(ht
         and refused.json()["error"]["code"] == "no_path"
     )
     voice = add(http, name="archive_jingyuan_1").json()["id"]
-    told = http.post("/tts", json=ASK)
+    answer = http.post("/tts", json=ASK)
     assert (
-        told.status_code == 200
-        and told.headers["content-type"] == "audio/wav"
-        and told.headers["x-voice"] == voice
-        and told.headers["x-seed"] == "3"
+        answer.status_code == 200
+        and answer.headers["content-type"] == "audio/wav"
+        and answer.headers["x-voice"] == voice
+        and answer.headers["x-seed"] == "3"
     )
-    with wave.open(io.BytesIO(told.content)) as w:
-        assert w.getnframes() == len(told.content.split(b"data", 1)[1][4:]) // 2 > 24000, (
+    with wave.open(io.BytesIO(answer.content)) as w:
+        assert w.getnframes() == len(answer.content.split(b"data", 1)[1][4:]) // 2 > 24000, (
             "true sizes, since it is not streamed"
         )
         sound = w.readframes(w.getnframes())
     params = {k: str(v) for k, v in ASK.items() if k != "aux_ref_audio_paths"}
-    assert http.get("/tts", params=params).content == told.content
+    assert http.get("/tts", params=params).content == answer.content
     assert (
         http.get("/tts", params={**params, "streaming_mode": "true"}).content.split(b"data", 1)[1][
             4:
@@ -254,7 +263,9 @@ def test_a_gpt_sovits_script_works_once_its_reference_is_a_voice_of_that_name(ht
         http.post("/tts", json={**ASK, "media_type": "raw", "streaming_mode": 3}).content == sound
     )
     for name in (voice, "archive_jingyuan_1", "C:\\refs\\archive_jingyuan_1.flac"):
-        assert http.post("/tts", json={**ASK, "ref_audio_path": name}).content == told.content, name
+        assert http.post("/tts", json={**ASK, "ref_audio_path": name}).content == answer.content, (
+            name
+        )
     assert http.post("/tts", json={**ASK, "ref_audio_path": "voice-" + "0" * 32}).status_code == 400
 
 
@@ -263,7 +274,7 @@ def test_a_gpt_sovits_script_works_once_its_reference_is_a_voice_of_that_name(ht
 )
 @pytest.mark.parametrize("streamed", [0, 1])
 def test_gpt_sovits_formats(http, kind, starts, streamed):
-    told = http.post(
+    answer = http.post(
         "/tts",
         json={
             "text": "Hello.",
@@ -275,10 +286,10 @@ def test_gpt_sovits_formats(http, kind, starts, streamed):
         },
     )
     assert (
-        told.status_code == 200
-        and told.headers["content-type"] == f"audio/{kind}"
-        and told.content.startswith(starts)
-        and len(told.content) > 500
+        answer.status_code == 200
+        and answer.headers["content-type"] == f"audio/{kind}"
+        and answer.content.startswith(starts)
+        and len(answer.content) > 500
     )
 
 
@@ -325,16 +336,16 @@ def test_a_reference_may_be_uploaded_or_stand_in_a_data_url(http):
     ],
 )
 def test_gpt_sovits_refusals_have_its_shape(http, changed, code):
-    told = http.post(
+    answer = http.post(
         "/tts",
         content=json.dumps({**ASK, "ref_audio_path": "alloy", **changed}),
         headers={"Accept-Language": "zh" if code == "no_text" else "en"},
     )
-    assert told.status_code == 400 and told.json()["message"] == told.json()["error"]["message"], (
-        told.text
-    )
-    assert code is None or told.json()["error"]["code"] == code, told.text
-    assert any("\u4e00" <= c <= "\u9fff" for c in told.json()["message"]) == (code == "no_text")
+    assert (
+        answer.status_code == 400 and answer.json()["message"] == answer.json()["error"]["message"]
+    ), answer.text
+    assert code is None or answer.json()["error"]["code"] == code, answer.text
+    assert any("\u4e00" <= c <= "\u9fff" for c in answer.json()["message"]) == (code == "no_text")
 
 
 @pytest.mark.parametrize(
@@ -342,8 +353,8 @@ def test_gpt_sovits_refusals_have_its_shape(http, changed, code):
     [b"", b"{", b"[1]", b"5", b"\xff\xfe", b"[" * 100_000, b'{"text": ' + b"1" * 6000 + b"}"],
 )
 def test_bodies_that_are_none_are_refused(http, body):
-    told = http.post("/tts", content=body)
-    assert told.status_code == 400 and told.json()["message"]
+    answer = http.post("/tts", content=body)
+    assert answer.status_code == 400 and answer.json()["message"]
 
 
 @pytest.mark.parametrize("refused", ["false", "0", "no", "nobody"])
@@ -351,20 +362,20 @@ def test_an_upload_is_consent_unless_the_request_says_that_there_is_none(studio,
     """Scripts of these programs have no such field: without it nothing changes."""
     sound = clip(4)
     for place in ("data", "params"):
-        told = http.post(
+        answer = http.post(
             "/inference_zero_shot",
             files={"prompt_wav": ("a.wav", sound)},
             params={"tts_text": "x", "prompt_text": "y"}
             | ({"consent": refused} if place == "params" else {}),
             data={"consent": refused} if place == "data" else {},
         )
-        assert (told.status_code, error(told)["code"]) == (403, "consent")
+        assert (answer.status_code, error(answer)["code"]) == (403, "consent")
     fields = {"text": "Hi.", "text_lang": "en", "prompt_text": "x"}
-    told = http.post(
+    answer = http.post(
         "/tts", data=fields | {"consent": refused}, files={"ref_audio": ("a.wav", sound)}
     )
-    assert told.status_code == 400 and told.json()["error"]["param"] == "consent"
-    told = http.post(
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "consent"
+    answer = http.post(
         "/tts",
         json=fields
         | {
@@ -372,7 +383,7 @@ def test_an_upload_is_consent_unless_the_request_says_that_there_is_none(studio,
             "ref_audio_path": "data:audio/wav;base64," + base64.b64encode(sound).decode(),
         },
     )
-    assert told.status_code == 400 and told.json()["error"]["param"] == "consent"
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "consent"
     for agreed in ({}, {"consent": "true"}):
-        told = http.post("/tts", data=fields | agreed, files={"ref_audio": ("a.wav", sound)})
-        assert told.status_code == 200
+        answer = http.post("/tts", data=fields | agreed, files={"ref_audio": ("a.wav", sound)})
+        assert answer.status_code == 200

@@ -68,7 +68,7 @@ def bodies(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 def open_to_odd(kinds) -> list[str]:
     """Those that take a number and let one pass that is not finite."""
-    found = []
+    open_fields = []
     for where, kind in kinds:
         adapter = TypeAdapter(kind)
         if '"number"' not in json.dumps(adapter.json_schema()):
@@ -79,9 +79,9 @@ def open_to_odd(kinds) -> list[str]:
             except ValidationError:
                 continue
             if isinstance(value, float) and not math.isfinite(value):
-                found.append(where)
+                open_fields.append(where)
                 break
-    return found
+    return open_fields
 
 
 def fields_of(models) -> list[tuple[str, Any]]:
@@ -91,16 +91,16 @@ def fields_of(models) -> list[tuple[str, Any]]:
 
 
 def test_every_float_of_every_route_and_body_is_finite(app):
-    asked = list(parameters(app.routes))
+    params = list(parameters(app.routes))
     models = [*bodies(JsonBody), Asked]
-    assert len(asked) > 40 and len(models) >= 10, "the walk finds nothing"
+    assert len(params) > 40 and len(models) >= 10, "the walk finds nothing"
     kinds = fields_of(models)
     numbers = [w for w,
-        k in kinds + asked if '"number"' in json.dumps(TypeAdapter(k).json_schema())]  # fmt: skip
+        k in kinds + params if '"number"' in json.dumps(TypeAdapter(k).json_schema())]  # fmt: skip
     assert {"Speech.speed", "Wanted.speed", "BatchBody.speed", "NewDemo.days",
         "Asked.speed_factor"} <= set(numbers)  # fmt: skip
     assert "/tts/draft/{draft_id}/audio clean" in numbers
-    assert open_to_odd(asked + kinds) == []
+    assert open_to_odd(params + kinds) == []
 
 
 def test_every_body_of_a_route_is_of_the_kind_that_is_walked(app):
@@ -149,14 +149,16 @@ def test_bodies_with_what_is_no_number_are_refused(studio, odd):
         ):
             answer = http.request(method, path, content=body % odd, headers=kind)
             assert answer.status_code == 422 and error(answer)["code"] == "bad_field", body
-        for given in ({"data": {"speed_factor": odd}}, {"json": {"speed_factor": odd}}):
-            ask = {k: {"text": "Hi.", "ref_audio_path": "alloy", **v} for k, v in given.items()}
+        for call_kwargs in ({"data": {"speed_factor": odd}}, {"json": {"speed_factor": odd}}):
+            ask = {
+                k: {"text": "Hi.", "ref_audio_path": "alloy", **v} for k, v in call_kwargs.items()
+            }
             assert http.post("/tts", **ask).status_code == 400
-        asked = http.get("/tts", params={"text": "Hi.", "ref_audio_path": "alloy",
+        response = http.get("/tts", params={"text": "Hi.", "ref_audio_path": "alloy",
             "speed_factor": odd})  # fmt: skip
-        assert asked.status_code == 400
-        asked = http.get("/tts/draft/draft-x/audio", params={"clean": odd})
-        assert asked.status_code == 422 and error(asked)["param"] == "clean"
+        assert response.status_code == 400
+        response = http.get("/tts/draft/draft-x/audio", params={"clean": odd})
+        assert response.status_code == 422 and error(response)["param"] == "clean"
 
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "1e999"])
@@ -178,7 +180,7 @@ def test_a_socket_closes_on_what_is_no_json(studio, odd):
 def test_half_a_character_in_any_field_of_a_start_is_answered(studio, field):
     """It could be told in no answer, so the socket fell silent."""
     one = Socket(studio)
-    heard = one.say({"input": "Hi.", field: "a\ud800"}).of("error")
-    assert heard and heard[0]["code"] == "bad_text" and heard[0]["param"] == field
+    errors = one.say({"input": "Hi.", field: "a\ud800"}).of("error")
+    assert errors and errors[0]["code"] == "bad_text" and errors[0]["param"] == field
     assert one.say({"input": "Hi."}).of("end"), "the socket lives on"
     one.close()

@@ -61,16 +61,23 @@ def ask(studio, *calls: tuple[str, dict], headers: dict | None = None) -> list:
 def test_gradios_client_clones_lists_and_speaks(studio, tmp_path):
     client = client_of(studio, tmp_path)
     assert set(client.view_api(return_format="dict")["named_endpoints"]) == NAMES
-    made = client.predict(
+    new_voice = client.predict(
         name="Lin", clip=recording(), consent="Lin agreed", api_name="/clone_voice"
     )
     voices = client.predict(api_name="/list_voices")
-    assert voices[0] == {key: made[key] for key in ("id", "name", "language")}
+    assert voices[0] == {key: new_voice[key] for key in ("id", "name", "language")}
     assert any(voice["id"].startswith("starter-") for voice in voices)
-    said = {"text": "一二三四五。", "voice": made["id"], "seed": 7, "api_name": "/speak"}
-    path = client.predict(**said)
+    predict_args = {
+        "text": "一二三四五。",
+        "voice": new_voice["id"],
+        "seed": 7,
+        "api_name": "/speak",
+    }
+    path = client.predict(**predict_args)
     assert seconds(path) == pytest.approx(0.15 * 6, abs=0.1)
-    assert Path(client.predict(**said)).read_bytes() == Path(path).read_bytes(), "the same seed"
+    assert Path(client.predict(**predict_args)).read_bytes() == Path(path).read_bytes(), (
+        "the same seed"
+    )
 
 
 def test_gradios_client_is_told_why_not(studio, tmp_path):

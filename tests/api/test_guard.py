@@ -92,8 +92,8 @@ def test_a_link_on_another_site_may_be_followed(studio, site):
         assert http.post("/login", headers=link).status_code == 403
     with studio.client() as http:
         for own in ("same-origin", "none"):
-            told = browser_says(own, "cors", "empty")
-            assert http.get("/v1/models", headers=told).status_code == 200
+            headers = browser_says(own, "cors", "empty")
+            assert http.get("/v1/models", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_a_big_body_is_cut_while_it_is_read(studio):
 
 @pytest.fixture(scope="module")
 def locked():
-    with running("--auth", "bob:secret", env={"KAIKOU_API_KEY": "k-123"}) as told:
-        yield told
+    with running("--auth", "bob:secret", env={"KAIKOU_API_KEY": "k-123"}) as studio:
+        yield studio
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

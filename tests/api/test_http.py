@@ -41,9 +41,13 @@ def http(studio):
 
 
 def error(response) -> dict:
-    told = response.json()["error"]
-    assert set(told) == {"message", "type", "param", "code"} and told["message"] and told["type"]
-    return told
+    details = response.json()["error"]
+    assert (
+        set(details) == {"message", "type", "param", "code"}
+        and details["message"]
+        and details["type"]
+    )
+    return details
 
 
 def add(http, name="Lin Wan", data=None, **fields):
@@ -55,9 +59,9 @@ def add(http, name="Lin Wan", data=None, **fields):
 
 
 def test_a_voice_is_added_spoken_renamed_and_deleted(http):
-    made = add(http, transcript="hello there")
-    assert made.status_code == 201
-    voice = made.json()
+    answer = add(http, transcript="hello there")
+    assert answer.status_code == 201
+    voice = answer.json()
     assert voice["name"] == "Lin Wan" and voice["report"]["windows"] and not voice["starter"]
     assert voice["id"] in [v["id"] for v in http.get("/v1/audio/voices").json()["data"]]
     with wave.open(io.BytesIO(http.get(f"/v1/audio/voices/{voice['id']}/sample").content)) as w:
@@ -83,12 +87,12 @@ def test_a_voice_is_added_spoken_renamed_and_deleted(http):
         "object": "audio.voice.deleted",
         "deleted": True,
     }
-    for gone in (
+    for deletion in (
         http.get(f"/v1/audio/voices/{voice['id']}"),
         http.post("/v1/audio/speech", json=ask),
         http.delete(f"/v1/audio/voices/{voice['id']}"),
     ):
-        assert gone.status_code == 404 and error(gone)["code"] == "voice_gone"
+        assert deletion.status_code == 404 and error(deletion)["code"] == "voice_gone"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_starters_are_there_and_cannot_be_changed(http):
 
 def test_inspect_reports_and_saves_nothing(http):
     before = len(http.get("/v1/audio/voices").json()["data"])
-    told = http.post("/v1/audio/voices/inspect", files={"audio_sample": clip(6)}).json()
+    report = http.post("/v1/audio/voices/inspect", files={"audio_sample": clip(6)}).json()
     assert {
         "duration_s",
         "sample_rate_hz",
@@ -156,7 +160,7 @@ def test_inspect_reports_and_saves_nothing(http):
         "bandwidth_hz",
         "windows",
         "warnings",
-    } <= set(told)
+    } <= set(report)
     assert len(http.get("/v1/audio/voices").json()["data"]) == before
 
 
@@ -168,12 +172,16 @@ def test_an_unknown_language_is_refused_with_the_known_ones(http, asked):
             json={"input": "Hello.", "voice": "alloy", "language": asked},
             headers={"Accept-Language": head},
         )
-        told = error(answer)
-        assert answer.status_code == 422 and (told["code"], told["param"]) == (
+        details = error(answer)
+        assert answer.status_code == 422 and (details["code"], details["param"]) == (
             "bad_language",
             "language",
         )
-        assert mark in told["message"] and "yue" in told["message"] and len(told["message"]) < 200
+        assert (
+            mark in details["message"]
+            and "yue" in details["message"]
+            and len(details["message"]) < 200
+        )
     assert (
         http.post(
             "/v1/audio/speech", json={"input": "Hello.", "voice": "alloy", "language": "EN-gb"}
@@ -203,9 +211,9 @@ def test_what_the_engine_cannot_do_is_in_a_header(http, language, sentence):
 
 
 def test_a_header_of_notes_holds_whole_sentences_and_never_too_many():
-    told = notes_header([("note", "这一句很长，" * 12)] * 9, "zh")
-    kept = json.loads(unquote(told))
-    assert 1 < len(kept) < 9 and set(kept) == {"这一句很长，" * 12} and len(told) <= NOTES_BYTES
+    header = notes_header([("note", "这一句很长，" * 12)] * 9, "zh")
+    notes = json.loads(unquote(header))
+    assert 1 < len(notes) < 9 and set(notes) == {"这一句很长，" * 12} and len(header) <= NOTES_BYTES
     assert json.loads(unquote(notes_header([("é" * 4000, "")], "en"))) == [] and json.loads(
         unquote(notes_header([('Tom "x"\r\nSet-Cookie: a', "")], "en"))
     )
@@ -382,19 +390,20 @@ def test_a_program_converts_a_recording_too(http):
             },
         )
 
-    made = [
-        convert(source_audio=given, consent=True)
-        for given in (sound, "data:audio/wav;base64," + sound)
+    answers = [
+        convert(source_audio=audio, consent=True)
+        for audio in (sound, "data:audio/wav;base64," + sound)
     ]
     assert (
         all(
             a.status_code == 200 and len(a.content) == pytest.approx(4 * 48000, rel=0.02)
-            for a in made
+            for a in answers
         )
-        and made[0].content == made[1].content
+        and answers[0].content == answers[1].content
     )
     assert (
-        made[0].content != convert(source_audio=sound, consent=True, voice="starter-zh-low").content
+        answers[0].content
+        != convert(source_audio=sound, consent=True, voice="starter-zh-low").content
     )
     for more, status, code, param in (
         ({"source_audio": sound}, 403, "consent", "consent"),
@@ -466,7 +475,7 @@ def test_takes_come_as_a_zip_with_a_manifest(http):
         z = zipfile.ZipFile(io.BytesIO(http.get("/tts/takes.zip").content))
         if len(z.namelist()) == 3:
             break
-    told = json.loads(z.read("manifest.json"))
-    assert [t["text"] for t in told] == ["Take 0.", "Take 1."] and all(
-        t["file"] in z.namelist() for t in told
+    manifest = json.loads(z.read("manifest.json"))
+    assert [t["text"] for t in manifest] == ["Take 0.", "Take 1."] and all(
+        t["file"] in z.namelist() for t in manifest
     )

@@ -22,8 +22,8 @@ SAY = {"mode": "instruct", "instructions": "seconds=0.3", "voice": "starter-en-m
 @pytest.fixture(scope="module")
 def own():
     """Jobs belong to the account: a studio of its own, so that nobody else's are there."""
-    with running(env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
-        yield told
+    with running(env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio:
+        yield studio
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def post(http, **body):
 def until(http, job: str, *states: str) -> dict:
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        told = http.get(f"/v2/jobs/{job}").json()
-        if told["state"] in states:
-            return told
+        job_status = http.get(f"/v2/jobs/{job}").json()
+        if job_status["state"] in states:
+            return job_status
         time.sleep(0.02)
-    raise AssertionError(told)
+    raise AssertionError(job_status)
 
 
 def unzipped(data: bytes) -> tuple[dict[str, bytes], dict]:
@@ -126,8 +126,14 @@ def test_requests_have_their_own_settings_and_one_bad_line_loses_nothing(http):
         "fault",
     )
     job = manifest["id"]
-    told = http.get(f"/v2/jobs/{job}").json()
-    assert (told["state"], told["done"], told["failed"], told["total"], told["eta_s"]) == (
+    job_status = http.get(f"/v2/jobs/{job}").json()
+    assert (
+        job_status["state"],
+        job_status["done"],
+        job_status["failed"],
+        job_status["total"],
+        job_status["eta_s"],
+    ) == (
         "done",
         2,
         1,
@@ -154,11 +160,11 @@ def test_a_job_is_accepted_watched_paged_and_deleted(http, own):
         http.get("/v2/jobs").json()["data"][0]["id"] == job
         and http.get("/v2/jobs").json()["data"][0]["name"] == "a name"
     )
-    seen, start = [], 1
+    line_numbers, start = [], 1
     while start:
         page = http.get(f"/v2/jobs/{job}/lines", params={"start": start, "count": 10}).json()
-        seen, start = seen + [x["line"] for x in page["data"]], page["next"]
-    assert seen == list(range(1, 26))
+        line_numbers, start = line_numbers + [x["line"] for x in page["data"]], page["next"]
+    assert line_numbers == list(range(1, 26))
     one = http.get(f"/v2/jobs/{job}/lines/25.wav")
     assert one.status_code == 200 and samples(one.content) == 7200
     assert error(http.get(f"/v2/jobs/{job}/lines/26.wav"))["code"] == "no_sound"
@@ -178,8 +184,8 @@ def test_cancel_and_resume(http):
     assert http.post(f"/v2/jobs/{job}/cancel").json()["state"] == "cancelled"
     assert http.post(f"/v2/jobs/{job}/cancel").status_code == 200
     assert http.post(f"/v2/jobs/{job}/resume").json()["state"] == "running"
-    told = until(http, job, "done")
-    assert (told["done"], told["failed"], told["cancelled"]) == (6, 0, 0)
+    job_status = until(http, job, "done")
+    assert (job_status["done"], job_status["failed"], job_status["cancelled"]) == (6, 0, 0)
 
 
 def test_an_unchanged_line_is_never_made_twice(http):
@@ -192,9 +198,9 @@ def test_an_unchanged_line_is_never_made_twice(http):
 
     first = post(http, texts=["Same one.", "Same two."], seed=11)
     before = made()
-    again = post(http, texts=["Same one.", "Between.", "Same two."], seed=11)
+    second = post(http, texts=["Same one.", "Between.", "Same two."], seed=11)
     assert made() == before + 1, "only the new line was made"
-    old, new = unzipped(first.content)[0], unzipped(again.content)[0]
+    old, new = unzipped(first.content)[0], unzipped(second.content)[0]
     assert (
         new["0001_Same-one.wav"] == old["0001_Same-one.wav"]
         and new["0003_Same-two.wav"] == old["0002_Same-two.wav"]
@@ -256,12 +262,12 @@ def test_a_line_in_an_unknown_language_is_refused_before_anything_is_accepted(ht
             ],
         },
     )
-    told = error(answer)
+    details = error(answer)
     assert (
         answer.status_code == 422
-        and (told["code"], told["param"]) == ("bad_language", "language")
-        and told["message"].startswith("Line 2:")
-        and "yue" in told["message"]
+        and (details["code"], details["param"]) == ("bad_language", "language")
+        and details["message"].startswith("Line 2:")
+        and "yue" in details["message"]
     )
     assert http.get("/v2/jobs").json()["data"] == before
 
@@ -307,8 +313,8 @@ def test_an_unknown_job_and_anothers_are_the_same():
         shop.client() as ann,
         shop.client() as bob,
     ):
-        for who, name in ((ann, "ann"), (bob, "bob")):
-            assert who.post("/login", data={"user": name, "password": "pw"}).status_code == 303
+        for client, name in ((ann, "ann"), (bob, "bob")):
+            assert client.post("/login", data={"user": name, "password": "pw"}).status_code == 303
         job = post(ann, texts=["Mine."]).headers["x-job-id"]
         for method, tail in (
             ("GET", ""),
@@ -383,11 +389,11 @@ def test_a_full_disk_pauses_the_job_and_nothing_half_is_seen():
             {"input": "Small too.", **SAY},
         ]
         job = http.post("/v2/synthesize/batch", json={"requests": asks, "async": True}).json()["id"]
-        told = until(http, job, "paused")
+        job_status = until(http, job, "paused")
         assert (
-            told["error"]["code"] == "storage"
-            and "disk is full" in told["error"]["message"].lower()
-            and told["failed"] == 0
+            job_status["error"]["code"] == "storage"
+            and "disk is full" in job_status["error"]["message"].lower()
+            and job_status["failed"] == 0
         )
         assert not list(full.data_dir.glob("sounds/*/.new-*"))
         files, manifest = unzipped(http.get(f"/v2/jobs/{job}/download").content)
@@ -421,9 +427,9 @@ def test_a_restart_goes_on_where_it_was(tmp_path):
     with running(data_dir=tmp_path) as second, second.client() as http:
         assert 2 <= done < 12
         assert until(http, job, "done")["done"] == 12
-        made = next(
+        n_synthesised = next(
             float(x.split()[1])
             for x in http.get("/metrics").text.splitlines()
             if x.startswith("cv_batch_lines_made ")
         )
-        assert made <= 12 - done, "what was done stays done"
+        assert n_synthesised <= 12 - done, "what was done stays done"

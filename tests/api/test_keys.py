@@ -44,32 +44,32 @@ def bob():
             "--auth",
             "bob:secret",
             env={"KAIKOU_API_KEY": "k-123", "KAIKOU_STARTS_PER_MINUTE": "100000"},
-        ) as told,
-        told.client() as http,
+        ) as studio,
+        studio.client() as http,
     ):
         assert http.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
-        yield told, http
+        yield studio, http
 
 
 def test_a_key_is_shown_once_and_kept_as_a_hash(bob):
     studio, http = bob
     answer = http.post("/v1/keys", json={"name": "robot", "scopes": ["speak", "jobs"]})
-    made = answer.json()
-    assert len(made["key"]) >= 43 and answer.headers["cache-control"] == "no-store"
+    new_key = answer.json()
+    assert len(new_key["key"]) >= 43 and answer.headers["cache-control"] == "no-store"
     listed = http.get("/v1/keys")
-    assert made["key"] not in listed.text and made["id"] in listed.text
-    told = next(k for k in listed.json()["data"] if k["id"] == made["id"])
+    assert new_key["key"] not in listed.text and new_key["id"] in listed.text
+    listed_key = next(k for k in listed.json()["data"] if k["id"] == new_key["id"])
     assert (
-        told["scopes"] == ["speak", "jobs"]
-        and told["name"] == "robot"
-        and told["revoked_at"] is None
-        and told["usage"]["requests"] == 0
+        listed_key["scopes"] == ["speak", "jobs"]
+        and listed_key["name"] == "robot"
+        and listed_key["revoked_at"] is None
+        and listed_key["usage"]["requests"] == 0
     )
     files = [p.read_bytes() for p in studio.data_dir.rglob("*") if p.is_file()] + [
         studio.log.read_bytes()
     ]
     assert not any(
-        made["key"].encode() in data or made["key"][3:].encode() in data for data in files
+        new_key["key"].encode() in data or new_key["key"][3:].encode() in data for data in files
     ), "the key itself lies somewhere"
     assert len({make(http)["key"] for _ in range(20)}) == 20
 
@@ -109,17 +109,17 @@ def test_scopes_let_a_key_do_what_they_name_and_nothing_else(bob):
 
 def test_wrong_revoked_and_no_key_are_refused_before_anything_else(bob):
     studio, http = bob
-    made = make(http)
+    new_key = make(http)
     with studio.client() as program:
         assert (
-            program.post("/v1/audio/speech", json=ASK, headers=bearer(made["key"])).status_code
+            program.post("/v1/audio/speech", json=ASK, headers=bearer(new_key["key"])).status_code
             == 200
         )
-        assert http.delete(f"/v1/keys/{made['id']}").status_code == 204
+        assert http.delete(f"/v1/keys/{new_key['id']}").status_code == 204
         wrong = {}
         for what, secret in (
-            ("revoked", made["key"]),
-            ("wrong", made["key"][:-1] + ("A" if made["key"][-1] != "A" else "B")),
+            ("revoked", new_key["key"]),
+            ("wrong", new_key["key"][:-1] + ("A" if new_key["key"][-1] != "A" else "B")),
             ("short", "x"),
             ("long", "x" * 8000),
             ("odd", "ключ".encode().decode("latin-1")),
@@ -141,7 +141,7 @@ def test_wrong_revoked_and_no_key_are_refused_before_anything_else(bob):
         assert (
             program.post("/v1/audio/speech", json=ASK, headers=bearer("k-123")).status_code == 200
         ), "a key of the start works on"
-    assert http.delete(f"/v1/keys/{made['id']}").status_code == 204, "twice is as once"
+    assert http.delete(f"/v1/keys/{new_key['id']}").status_code == 204, "twice is as once"
     assert http.delete("/v1/keys/key-000000000000").status_code == 404
 
 
@@ -242,8 +242,8 @@ def test_a_socket_is_no_way_around_a_keys_rate_or_its_end(bob):
 
     def by_text(one: Typist) -> str:
         one.send(type="start", **ask, input="Hello there. ", credit=1 << 40)
-        if (told := one.recv())["type"] == "error":
-            return told["error"]["code"]
+        if (message := one.recv())["type"] == "error":
+            return message["error"]["code"]
         one.send(type="end")
         return one.hear().end["type"].rpartition(".")[2]
 
@@ -286,16 +286,16 @@ def test_use_is_counted_by_key(bob):
     def usage() -> dict:
         return {k["id"]: k["usage"] for k in http.get("/v1/keys").json()["data"]}
 
-    told = until(usage, lambda u: u[boss["id"]]["audio_s"])
-    assert {k: v for k, v in told[plain["id"]].items() if k != "last_used_at"} == {
+    usage_by_key = until(usage, lambda u: u[boss["id"]]["audio_s"])
+    assert {k: v for k, v in usage_by_key[plain["id"]].items() if k != "last_used_at"} == {
         "requests": 2,
         "characters": len(ASK["input"]),
         "audio_s": 2.0,
     }
     assert (
-        told[boss["id"]]["requests"] == 1
-        and told[boss["id"]]["characters"] == len(ASK["input"])
-        and abs(told[boss["id"]]["last_used_at"] - time.time()) < 60
+        usage_by_key[boss["id"]]["requests"] == 1
+        and usage_by_key[boss["id"]]["characters"] == len(ASK["input"])
+        and abs(usage_by_key[boss["id"]]["last_used_at"] - time.time()) < 60
     )
 
 
@@ -347,9 +347,9 @@ def script(data_dir, *argv: str) -> subprocess.CompletedProcess:
 
 def the_script_makes_lists_and_revokes_while_the_studio_runs(studio, stranger):
     stranger.cookies.clear()
-    made = script(studio.data_dir, "create", "--name", "nightly", "--scopes", "speak,jobs")
-    assert made.returncode == 0, made.stderr
-    key_id, secret = made.stdout.split()
+    process = script(studio.data_dir, "create", "--name", "nightly", "--scopes", "speak,jobs")
+    assert process.returncode == 0, process.stderr
+    key_id, secret = process.stdout.split()
     assert stranger.get("/v1/models").status_code == 401, "the running studio knows at once"
     assert stranger.get("/v1/models", headers=bearer(secret)).status_code == 200
     listed = script(studio.data_dir, "list").stdout

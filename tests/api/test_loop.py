@@ -75,7 +75,7 @@ def watch(monkeypatch):
 
 def scope_of(method: str, path: str, headers: dict[str, str]) -> dict:
     path, _, query = path.partition("?")
-    told = {"host": "127.0.0.1", **headers}
+    all_headers = {"host": "127.0.0.1", **headers}
     is_socket = method == "WEBSOCKET"
     return {
         "type": "websocket" if is_socket else "http",
@@ -87,7 +87,7 @@ def scope_of(method: str, path: str, headers: dict[str, str]) -> dict:
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(k.lower().encode(), v.encode()) for k, v in told.items()],
+        "headers": [(k.lower().encode(), v.encode()) for k, v in all_headers.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),
     }
@@ -96,14 +96,14 @@ def scope_of(method: str, path: str, headers: dict[str, str]) -> dict:
 async def ask(app, method: str, path: str, headers: dict, body: bytes = b"", limit_s: float = 10):
     """(status, headers, body) of the answer; what takes longer is left."""
     got, data = {}, bytearray()
-    asked = iter([{"type": "http.request", "body": body, "more_body": False}])
+    incoming = iter([{"type": "http.request", "body": body, "more_body": False}])
     scope = scope_of(method, path, {"content-length": str(len(body)), **headers})
-    gone = asyncio.Event()
+    disconnect_event = asyncio.Event()
 
     async def receive():
-        message = next(asked, None)
+        message = next(incoming, None)
         if message is None:
-            await gone.wait()
+            await disconnect_event.wait()
         return message or {"type": "http.disconnect"}
 
     async def send(message):
@@ -113,8 +113,8 @@ async def ask(app, method: str, path: str, headers: dict, body: bytes = b"", lim
 
     with suppress(TimeoutError):
         await asyncio.wait_for(app(scope, receive, send), limit_s)
-    told = {k.decode(): v.decode() for k, v in got.get("headers", [])}
-    return got.get("status", 0), told, bytes(data)
+    response_headers = {k.decode(): v.decode() for k, v in got.get("headers", [])}
+    return got.get("status", 0), response_headers, bytes(data)
 
 
 async def talk(app, path: str, headers: dict, messages: list[dict], is_last) -> list[dict]:
@@ -123,7 +123,7 @@ async def talk(app, path: str, headers: dict, messages: list[dict], is_last) -> 
     The first message is sent when the socket is open, each other one after the answer to that
     before.
     """
-    told, more, over = [], asyncio.Queue(), asyncio.Event()
+    replies, more, over = [], asyncio.Queue(), asyncio.Event()
     waiting = iter(messages)
     await more.put({"type": "websocket.connect"})
 
@@ -132,8 +132,8 @@ async def talk(app, path: str, headers: dict, messages: list[dict], is_last) -> 
             over.set()
             return
         if message["type"] == "websocket.send" and message.get("text"):
-            told.append(json.loads(message["text"]))
-            if is_last(told[-1]):
+            replies.append(json.loads(message["text"]))
+            if is_last(replies[-1]):
                 over.set()
         elif message["type"] != "websocket.accept":
             return
@@ -144,7 +144,7 @@ async def talk(app, path: str, headers: dict, messages: list[dict], is_last) -> 
     await asyncio.wait_for(over.wait(), 20)
     await more.put({"type": "websocket.disconnect", "code": 1000})
     await asyncio.wait_for(task, 20)
-    return told
+    return replies
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +160,8 @@ def built(tmp_path_factory):
     studio.close()
 
 
-def as_json(told: dict) -> bytes:
-    return json.dumps(told).encode()
+def as_json(payload: dict) -> bytes:
+    return json.dumps(payload).encode()
 
 
 async def everything(app, studio, watch: Watch) -> set[int]:
@@ -171,18 +171,18 @@ async def everything(app, studio, watch: Watch) -> set[int]:
 
     async def one(method: str, path: str, headers: dict, body: bytes = b"", limit_s: float = 10):
         watch.place = f"{method} {path}"
-        status, told, data = await ask(app, method, path, headers, body, limit_s)
-        seen.add(status)
-        return status, told, data
+        status, response_headers, data = await ask(app, method, path, headers, body, limit_s)
+        statuses.add(status)
+        return status, response_headers, data
 
-    seen: set[int] = set()
+    statuses: set[int] = set()
     kind = {"content-type": "application/json"}
     form = {"content-type": "application/x-www-form-urlencoded"}
-    status, told, _ = await one("POST", "/login", form, b"user=bob&password=secret")
+    status, reply, _ = await one("POST", "/login", form, b"user=bob&password=secret")
     assert status == 303
-    bob = {**kind, "cookie": told["set-cookie"].partition(";")[0]}
-    _, told, _ = await one("GET", "/", bob)
-    bob["cookie"] += "; " + told["set-cookie"].partition(";")[0]
+    bob = {**kind, "cookie": reply["set-cookie"].partition(";")[0]}
+    _, reply, _ = await one("GET", "/", bob)
+    bob["cookie"] += "; " + reply["set-cookie"].partition(";")[0]
     _, _, data = await one("POST", "/v1/keys", bob, as_json({"name": "k", "scopes": ["admin"]}))
     key = {**kind, "authorization": f"Bearer {json.loads(data)['key']}"}
     voice, _ = await asyncio.to_thread(
@@ -193,17 +193,17 @@ async def everything(app, studio, watch: Watch) -> set[int]:
     demo = json.loads(data)
     _, _, data = await one("POST", "/tts/session", bob)
     token = json.loads(data)["token"]
-    said = as_json({"input": TEXT, "voice": voice, "response_format": "pcm"})
+    speak_body = as_json({"input": TEXT, "voice": voice, "response_format": "pcm"})
     jobs = []
-    for who in (bob, key):
-        status, told, data = await one("POST", "/v1/audio/speech", who, said)
+    for credentials in (bob, key):
+        status, reply, data = await one("POST", "/v1/audio/speech", credentials, speak_body)
         assert status == 200 and len(data) > 1000
-        jobs.append(told["x-job-id"])
+        jobs.append(reply["x-job-id"])
     await one(
-        "POST", "/v1/audio/speech", bob, as_json({**json.loads(said), "stream_format": "sse"})
+        "POST", "/v1/audio/speech", bob, as_json({**json.loads(speak_body), "stream_format": "sse"})
     )
     guest = demo["path"]
-    status, _, _ = await one("POST", guest + "/v1/audio/speech", kind, said)
+    status, _, _ = await one("POST", guest + "/v1/audio/speech", kind, speak_body)
     assert status == 200
     _, _, data = await one("POST", guest + "/tts/session", kind)
     tokens = {guest: json.loads(data)["token"], "": token}
@@ -213,22 +213,28 @@ async def everything(app, studio, watch: Watch) -> set[int]:
     assert data[:2] == b"PK"
 
     # sockets: said, resumed, and refused when the link has ended
-    for below, who in (("", bob), (guest, {})):
+    for below, credentials in (("", bob), (guest, {})):
         watch.place = f"socket {below}"
-        start = {"op": "start", "seq": 1, "credit": 1 << 40, "params": json.loads(said)}
+        start = {"op": "start", "seq": 1, "credit": 1 << 40, "params": json.loads(speak_body)}
         hello = {"op": "hello", "v": 1, "token": tokens[below]}
-        told = await talk(
-            app, below + "/tts/ws", who, [hello, start, {"op": "ping"}], lambda m: m["op"] == "end"
+        reply = await talk(
+            app,
+            below + "/tts/ws",
+            credentials,
+            [hello, start, {"op": "ping"}],
+            lambda m: m["op"] == "end",
         )
-        job = next(m["job"] for m in told if m["op"] == "end")
-        again = {"op": "start", "seq": 2, "credit": 1 << 40, "job": job, "from": 10}
-        told = await talk(app, below + "/tts/ws", who, [hello, again], lambda m: m["op"] == "end")
-    for who in (bob, key):
+        job = next(m["job"] for m in reply if m["op"] == "end")
+        resume_message = {"op": "start", "seq": 2, "credit": 1 << 40, "job": job, "from": 10}
+        reply = await talk(
+            app, below + "/tts/ws", credentials, [hello, resume_message], lambda m: m["op"] == "end"
+        )
+    for credentials in (bob, key):
         watch.place = "text-in socket"
         await talk(
             app,
             "/v1/audio/speech/stream",
-            who,
+            credentials,
             [{"type": "start", "voice": voice, "input": TEXT}, {"type": "end"}],
             lambda m: m["type"] == "speech.audio.done",
         )
@@ -259,14 +265,16 @@ async def everything(app, studio, watch: Watch) -> set[int]:
             path = path.replace(name, value if method in ("GET", "HEAD") else "x")
         path = path.replace("{", "").replace("}", "").replace(":path", "")
         if method != "WEBSOCKET" and path != "/logout":
-            for who in (bob, key, {}):
+            for credentials in (bob, key, {}):
                 with suppress(Exception):  # a route of Gradio's may not like what it is given
-                    await one(method, path, who, b"" if method in ("GET", "HEAD") else b"{}", 0.5)
+                    await one(
+                        method, path, credentials, b"" if method in ("GET", "HEAD") else b"{}", 0.5
+                    )
 
     # links and keys that end
     studio.share_links._clock = lambda: demo["expires_at"] + 1.0
     for path in (guest, guest + "/tts/session", guest + "/v1/audio/speech"):
-        status, _, _ = await one("GET" if path == guest else "POST", path, kind, said)
+        status, _, _ = await one("GET" if path == guest else "POST", path, kind, speak_body)
         assert status == 403
     status, _, _ = await one("POST", "/login", form, b"user=bob&password=wrong")
     assert status == 401
@@ -276,7 +284,7 @@ async def everything(app, studio, watch: Watch) -> set[int]:
     assert status == 401
     await one("POST", "/logout", bob)
     await one("GET", "/v1/models", bob)
-    return seen
+    return statuses
 
 
 def test_no_request_touches_the_disk_on_the_event_loop(built, watch):
@@ -289,8 +297,8 @@ def test_no_request_touches_the_disk_on_the_event_loop(built, watch):
         finally:
             watch.end()
 
-    seen = asyncio.run(run())
-    assert {200, 204, 303, 401, 403, 404, 422} <= seen
+    statuses = asyncio.run(run())
+    assert {200, 204, 303, 401, 403, 404, 422} <= statuses
     assert watch.found == []
 
 

@@ -27,19 +27,21 @@ NATURAL, INSTANT = "builtin-natural", "builtin-instant"
 @pytest.fixture(scope="module")
 def both():
     """The natural voice is there, and the default."""
-    with running(engine="builtin", natural="fast") as told:
-        yield told
+    with running(engine="builtin", natural="fast") as studio:
+        yield studio
 
 
 @pytest.fixture(scope="module")
 def loading():
     """The natural voice is wanted and never gets ready: needs no weights."""
-    with running(engine="builtin", natural="loading") as told:
-        yield told
+    with running(engine="builtin", natural="loading") as studio:
+        yield studio
 
 
-def speak(http, **asked):
-    answer = http.post("/v1/audio/speech", json={**SAY, **asked}, headers={"Accept-Language": "en"})
+def speak(http, **fields):
+    answer = http.post(
+        "/v1/audio/speech", json={**SAY, **fields}, headers={"Accept-Language": "en"}
+    )
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -60,14 +62,16 @@ def test_both_voices_are_models_and_the_answer_says_which_one_spoke(both):
     with both.client() as http:
         for name in (NATURAL, INSTANT):
             assert http.get(f"/v1/models/{name}").json()["active"] is True
-        said = {m: speak(http, model=m) for m in ("builtin", NATURAL, INSTANT)}
-        assert [a.headers["X-Model"] for a in said.values()] == [NATURAL, NATURAL, INSTANT]
-        assert {a.headers["X-Engine"] for a in said.values()} == {"builtin"}
-        assert not any(notes(a) for a in said.values())
-        assert said["builtin"].content == said[NATURAL].content, "the same seed, the same bytes"
-        assert said[NATURAL].content != said[INSTANT].content
+        answers = {m: speak(http, model=m) for m in ("builtin", NATURAL, INSTANT)}
+        assert [a.headers["X-Model"] for a in answers.values()] == [NATURAL, NATURAL, INSTANT]
+        assert {a.headers["X-Engine"] for a in answers.values()} == {"builtin"}
+        assert not any(notes(a) for a in answers.values())
+        assert answers["builtin"].content == answers[NATURAL].content, (
+            "the same seed, the same bytes"
+        )
+        assert answers[NATURAL].content != answers[INSTANT].content
         takes = until_good(  # a take is kept a moment after its last byte
-            lambda: http.get("/v1/audio/takes").json()["data"], lambda found: len(found) == 3
+            lambda: http.get("/v1/audio/takes").json()["data"], lambda takes: len(takes) == 3
         )
         assert [t["model"] for t in takes] == [INSTANT, NATURAL, NATURAL]
         versions = [t["engine_version"] for t in takes]
@@ -124,9 +128,9 @@ def test_lines_of_a_batch_have_models_of_their_own_and_keep_what_spoke(both):
     with both.client() as http:
         job = http.post("/v2/synthesize/batch", json=body).json()["id"]
         assert until(http, job, "done")["failed"] == 0
-        told = http.get(f"/v2/jobs/{job}/lines").json()["data"]
-        assert [x["model"] for x in told] == [NATURAL, INSTANT, "builtin", "builtin"]
-        spoke = [x["engine"].split(" ")[1].partition("-")[0] == "natural" for x in told]
+        rows = http.get(f"/v2/jobs/{job}/lines").json()["data"]
+        assert [x["model"] for x in rows] == [NATURAL, INSTANT, "builtin", "builtin"]
+        spoke = [x["engine"].split(" ")[1].partition("-")[0] == "natural" for x in rows]
         assert spoke == [True, False, True, False]
         wavs = [http.get(f"/v2/jobs/{job}/lines/{n}.wav").content for n in (1, 2, 3)]
         assert wavs[0] == wavs[2] != wavs[1], "what spoke is part of what a sound is known by"
@@ -140,16 +144,16 @@ def test_a_text_that_is_still_written_begins_with_its_voice_and_no_clause_is_los
     one = Typist(both)
     request = one.start(model=NATURAL)
     one.text("你好。")
-    heard = one.hear(until="sound", request=request, timeout=60)
+    reply = one.hear(until="sound", request=request, timeout=60)
     one.text("こんにちは。")
     one.send(type="end")
-    heard = one.hear(heard=heard, request=request, timeout=60)
-    assert heard.end["type"] == "speech.audio.done", heard.end
-    begin = heard.of("speech.begin")[0]
+    reply = one.hear(heard=reply, request=request, timeout=60)
+    assert reply.end["type"] == "speech.audio.done", reply.end
+    begin = reply.of("speech.begin")[0]
     assert begin["model"] == NATURAL and begin["notes"] == []
-    starts = [m["start"] for m in heard.of("speech.sentence")]
-    assert len(starts) == 2 and heard.end["samples"] - starts[1] > 0.3 * 24000
-    second = np.frombuffer(bytes(heard.pcm[2 * starts[1] :]), "<i2")
+    starts = [m["start"] for m in reply.of("speech.sentence")]
+    assert len(starts) == 2 and reply.end["samples"] - starts[1] > 0.3 * 24000
+    second = np.frombuffer(bytes(reply.pcm[2 * starts[1] :]), "<i2")
     assert np.abs(second).max() > 1000, "the second clause sounds"
     one.close()
 
@@ -158,8 +162,8 @@ def test_a_text_that_is_still_written_begins_with_its_voice_and_no_clause_is_los
 def test_the_pages_socket_is_told_which_voice_speaks(both):
     one = Socket(both)
     for model, kind in (("auto", "natural"), (INSTANT, "instant")):
-        heard = one.hear(one.start({**SAY, "model": model}), timeout=60)
-        assert heard.of("begin")[0]["voice_engine"] == kind and heard.of("end")
+        reply = one.hear(one.start({**SAY, "model": model}), timeout=60)
+        assert reply.of("begin")[0]["voice_engine"] == kind and reply.of("end")
     one.close()
 
 
@@ -177,20 +181,22 @@ def test_a_starter_has_a_sample_of_the_natural_voice_and_other_voices_their_reco
             assert (
                 rate == 24000 and 2 < len(sound) / rate < 10 and np.sqrt((sound**2).mean()) > 0.05
             )
-        files, said = {"audio_sample": clip(4)}, {"name": "x", "consent": "true"}
-        made = http.post("/v1/audio/voices", files=files, data=said).json()["id"]
-        path = f"/v1/audio/voices/{made}/sample"
+        files, form = {"audio_sample": clip(4)}, {"name": "x", "consent": "true"}
+        voice_id = http.post("/v1/audio/voices", files=files, data=form).json()["id"]
+        path = f"/v1/audio/voices/{voice_id}/sample"
         assert http.get(path, params={"natural": True}).content == http.get(path).content
-        gone = http.get("/v1/audio/voices/voice-none/sample", params={"natural": True})
-        assert gone.status_code == 404
+        missing = http.get("/v1/audio/voices/voice-none/sample", params={"natural": True})
+        assert missing.status_code == 404
 
 
 # ---- while it loads, where it is slow, and without it --------------------------------------------
 def test_a_slow_natural_voice_is_offered_and_not_the_default():
     with running(engine="builtin", natural="slow") as studio, studio.client() as http:
-        told = http.get("/tts/health").json()
-        assert told["natural"] == "slow" and told["voice_engines"]["natural"] == 1.3
-        assert "1.3 s for each second" in told["voice_note"][0] and "1.3" in told["voice_note"][1]
+        health = http.get("/tts/health").json()
+        assert health["natural"] == "slow" and health["voice_engines"]["natural"] == 1.3
+        assert (
+            "1.3 s for each second" in health["voice_note"][0] and "1.3" in health["voice_note"][1]
+        )
         assert models(studio)[NATURAL] is True
         answer = speak(http)
         assert answer.headers["X-Model"] == INSTANT and not notes(answer)
@@ -221,9 +227,9 @@ def test_a_batch_waits_for_the_natural_voice_rather_than_begin_with_the_other(lo
         lines = f"/v2/jobs/{job}/lines"
         while len(http.get(lines, params={"state": "done"}).json()["data"]) < 2:
             assert http.get(f"/v2/jobs/{job}").json()["state"] == "running"
-        told = http.get(lines).json()["data"]
-        assert [x["state"] for x in told] == ["waiting", "done", "done"], told
-        assert told[0]["attempts"] == 0, "it was not the line's fault"
+        rows = http.get(lines).json()["data"]
+        assert [x["state"] for x in rows] == ["waiting", "done", "done"], rows
+        assert rows[0]["attempts"] == 0, "it was not the line's fault"
         http.delete(f"/v2/jobs/{job}")
 
 

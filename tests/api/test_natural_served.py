@@ -19,13 +19,13 @@ SAID = {"input": "走吧，go on。", "seed": 41, "voice": "starter-zh-high"}
 ENV = {"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_NATURAL": "1"}
 
 
-def wait_for_natural(http, wanted):
+def wait_for_natural(http, condition):
     """The status of the studio when `wanted(status)`."""
     end = time.monotonic() + 120
-    while not wanted(told := http.get("/tts/health").json()):
-        assert time.monotonic() < end, told
+    while not condition(health := http.get("/tts/health").json()):
+        assert time.monotonic() < end, health
         time.sleep(0.2)
-    return told
+    return health
 
 
 def samples(wav: bytes) -> bytes:
@@ -37,17 +37,19 @@ def samples(wav: bytes) -> bytes:
 def test_streamed_is_whole_is_the_file_and_a_cancelled_one_leaves_the_lane_to_the_next():
     env = {**ENV, "KAIKOU_NATURAL_DIR": str(setup.FOLDER)}
     with running(engine="builtin", env=env) as studio, studio.client() as http:
-        wait_for_natural(http, lambda told: "natural" in told.get("voice_engines", {}))
-        one, said = Socket(studio), {**SAID, "model": "builtin-natural"}
-        heard = one.hear(one.start(said), timeout=60)
-        [end], streamed = heard.of("end"), bytes(heard.pcm)
-        assert heard.of("begin")[0]["voice_engine"] == "natural" and len(streamed) > 2 * 12000
-        seq = one.start({**said, "input": "这一句很长，说到一半就没有人要听了，后面的都不用再说。"})
+        wait_for_natural(http, lambda health: "natural" in health.get("voice_engines", {}))
+        one, params = Socket(studio), {**SAID, "model": "builtin-natural"}
+        reply = one.hear(one.start(params), timeout=60)
+        [end], streamed = reply.of("end"), bytes(reply.pcm)
+        assert reply.of("begin")[0]["voice_engine"] == "natural" and len(streamed) > 2 * 12000
+        seq = one.start(
+            {**params, "input": "这一句很长，说到一半就没有人要听了，后面的都不用再说。"}
+        )
         first = one.hear(seq, until=("begin",), timeout=60)
         one.send(op="cancel", seq=seq)
         assert one.hear(seq, heard=first, timeout=60).of("cancelled")
         for more in ({"response_format": "pcm"}, {"response_format": "wav", "stream": False}):
-            got = http.post("/v1/audio/speech", json={**said, **more})
+            got = http.post("/v1/audio/speech", json={**params, **more})
             sound = got.content if more["response_format"] == "pcm" else samples(got.content)
             assert sound == streamed and "X-Notes" not in got.headers
         assert samples(one.http.get(end["url"]).content) == streamed
@@ -75,9 +77,9 @@ def test_without_a_package_of_it_the_studio_starts_speaks_and_says_so(
     monkeypatch.setattr(serve, "lay", nest.alone)  # a fork would have the package already
     env = {**ENV, "PYTHONPATH": str(tmp_path), "KAIKOU_NATURAL_DIR": str(tmp_path / "none")}
     with running(engine="builtin", env=env) as studio, studio.client() as http:
-        told = wait_for_natural(http, lambda told: words in " ".join(told["voice_note"]))
-        assert told["state"] == "ready" and list(told["voice_engines"]) == ["instant"]
-        english, chinese = told["voice_note"]
+        health = wait_for_natural(http, lambda health: words in " ".join(health["voice_note"]))
+        assert health["state"] == "ready" and list(health["voice_engines"]) == ["instant"]
+        english, chinese = health["voice_note"]
         assert "instant voice" in english and "即时音色" in chinese and words in chinese
         got = http.post("/v1/audio/speech", json={**SAID, "model": "builtin-natural",
             "response_format": "pcm"})  # fmt: skip

@@ -59,8 +59,8 @@ def test_the_voice_its_consent_and_its_prompt_are_there(http):
 def test_the_take_is_there_and_its_fields_and_seed_make_it_again(http):
     take = http.get(f"/v1/audio/takes/{ABOUT['take']}").json()
     assert take["starred"]
-    kept = samples(http.get(take["url"]).content)
-    again = http.post(
+    saved_samples = samples(http.get(take["url"]).content)
+    answer = http.post(
         "/v1/audio/speech",
         json={
             **{k: take[k] for k in ("input", "voice", "mode", "language", "speed", "seed")},
@@ -68,12 +68,12 @@ def test_the_take_is_there_and_its_fields_and_seed_make_it_again(http):
             "stream": False,
         },
     )
-    new = http.get(f"/tts/result/{again.headers['x-job-id']}.json").json()
+    new = http.get(f"/tts/result/{answer.headers['x-job-id']}.json").json()
     assert (new["engine"], new["engine_version"]) == (take["engine"], take["engine_version"])
-    made = samples(again.content)
-    assert len(made) == len(kept)
+    new_samples = samples(answer.content)
+    assert len(new_samples) == len(saved_samples)
     # made on another processor, whose last digits differ
-    assert np.square(made - kept).mean() < 1e-3 * np.square(kept).mean()
+    assert np.square(new_samples - saved_samples).mean() < 1e-3 * np.square(saved_samples).mean()
 
 
 def test_the_batch_the_term_the_link_and_the_key_are_there(http):

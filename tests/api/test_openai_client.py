@@ -39,16 +39,16 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def server():
-    with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
-        yield told
+    with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio:
+        yield studio
 
 
 @pytest.fixture(scope="module")
 def client(server):
     with openai.OpenAI(
         base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=60
-    ) as made:
-        yield made
+    ) as api_client:
+        yield api_client
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,9 @@ def test_what_comes_when_nobody_speaks_of_streaming_opens_in_an_ordinary_reader(
     )
     data = answer.content
     if is_events:
-        told = events_of(answer.text.splitlines())
-        assert told[-1]["type"] == "speech.audio.done" and told[-1]["usage"]["output_tokens"]
-        data = b"".join(base64.b64decode(e["audio"]) for e in told[:-1])
+        events = events_of(answer.text.splitlines())
+        assert events[-1]["type"] == "speech.audio.done" and events[-1]["usage"]["output_tokens"]
+        data = b"".join(base64.b64decode(e["audio"]) for e in events[:-1])
     if kind not in ("pcm", "aac"):
         sound, rate = soundfile.read(io.BytesIO(data), dtype="int16")
         room = {"mp3": 3 * 1152, "opus": 960}.get(kind, 0)  # what these pad their ends with
@@ -165,8 +165,8 @@ def test_events_of_a_file_that_is_wanted_whole_hold_its_true_sizes(client, pcm, 
     with client.audio.speech.with_streaming_response.create(
         **ASK, response_format=kind, stream_format="sse", extra_body={**SEED, "stream": False}
     ) as answer:
-        told = events_of(answer.iter_lines())
-    data = b"".join(base64.b64decode(e["audio"]) for e in told[:-1])
+        events = events_of(answer.iter_lines())
+    data = b"".join(base64.b64decode(e["audio"]) for e in events[:-1])
     assert soundfile.info(io.BytesIO(data)).frames == len(pcm) // 2
     if kind == "wav":
         with wave.open(io.BytesIO(data)) as file:
@@ -211,7 +211,7 @@ def test_the_format_that_is_not_named_is_mp3_for_this_client_and_wav_for_others(
     assert (
         client.audio.speech.with_raw_response.create(**ASK).headers["content-type"] == "audio/mpeg"
     )
-    asked = {}
+    content_types = {}
     for name, headers in {
         "curl": {"User-Agent": "curl/8"},
         "node": {"User-Agent": "OpenAI/JS 6.1.0"},
@@ -223,8 +223,8 @@ def test_the_format_that_is_not_named_is_mp3_for_this_client_and_wav_for_others(
         with httpx.stream(
             "POST", server.url + "/v1/audio/speech", json={**ASK, "input": "Hi."}, headers=headers
         ) as r:
-            asked[name] = r.headers["content-type"]
-    assert asked == {
+            content_types[name] = r.headers["content-type"]
+    assert content_types == {
         "curl": "audio/wav",
         "node": "audio/mpeg",
         "other": "audio/mpeg",
@@ -251,13 +251,13 @@ def test_events_carry_the_sound_and_then_the_usage(client, pcm, kind):
         **ASK, response_format=kind, stream_format="sse", instructions="", extra_body=SEED
     ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        told = events_of(answer.iter_lines())
-    assert [e["type"] for e in told] == ["speech.audio.delta"] * (len(told) - 1) + [
+        events = events_of(answer.iter_lines())
+    assert [e["type"] for e in events] == ["speech.audio.delta"] * (len(events) - 1) + [
         "speech.audio.done"
-    ] and len(told) > 3
-    check(kind, b"".join(base64.b64decode(e["audio"], validate=True) for e in told[:-1]), pcm)
+    ] and len(events) > 3
+    check(kind, b"".join(base64.b64decode(e["audio"], validate=True) for e in events[:-1]), pcm)
     seconds = len(pcm) / 48000
-    assert told[-1]["usage"] == {
+    assert events[-1]["usage"] == {
         "input_tokens": len(TEXT),
         "output_tokens": int(np.ceil(seconds * 25)),
         "total_tokens": len(TEXT) + int(np.ceil(seconds * 25)),
@@ -292,8 +292,12 @@ def test_every_voice_of_theirs_is_a_starter_of_ours(client, name):
 def test_the_async_client_too(server, pcm):
     async def ask() -> bytes:
         async with (
-            openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as made,
-            made.audio.speech.with_streaming_response.create(**ASK, extra_body=SEED) as answer,
+            openai.AsyncOpenAI(
+                base_url=server.url + "/v1", api_key="none", max_retries=0
+            ) as api_client,
+            api_client.audio.speech.with_streaming_response.create(
+                **ASK, extra_body=SEED
+            ) as answer,
         ):
             assert answer.headers["content-type"] == "audio/mpeg"
             return b"".join([p async for p in answer.iter_bytes()])
@@ -316,20 +320,20 @@ def test_models(client):
 
 def test_a_consent_is_kept_and_a_voice_made_under_it(client):
     consents, voices = client.audio.voice_consents, client.audio.voices
-    given = consents.create(
+    consent = consents.create(
         name="Lin Wan", language="en-US", recording=("yes.wav", clip(4), "audio/x-wav")
     )
-    assert (given.object, given.name, given.language) == (
+    assert (consent.object, consent.name, consent.language) == (
         "audio.voice_consent",
         "Lin Wan",
         "en-US",
-    ) and given.created_at > 1_700_000_000
+    ) and consent.created_at > 1_700_000_000
     assert (
-        consents.retrieve(given.id) == given
-        and consents.update(given.id, name="Lin Wan 2").name == "Lin Wan 2"
+        consents.retrieve(consent.id) == consent
+        and consents.update(consent.id, name="Lin Wan 2").name == "Lin Wan 2"
     )
     voice = voices.create(
-        audio_sample=("me.wav", clip(5), "audio/x-wav"), consent=given.id, name="Lin Wan"
+        audio_sample=("me.wav", clip(5), "audio/x-wav"), consent=consent.id, name="Lin Wan"
     )
     assert (voice.object, voice.type, voice.name) == ("audio.voice", "audio_sample", "Lin Wan")
     assert (
@@ -341,29 +345,33 @@ def test_a_consent_is_kept_and_a_voice_made_under_it(client):
         > 10000
     )
     with pytest.raises(openai.ConflictError) as refused:
-        consents.delete(given.id)
+        consents.delete(consent.id)
     assert refused.value.code == "consent_in_use"
-    gone = voices.delete(voice.id)
-    assert (gone.id, gone.deleted, gone.object) == (voice.id, True, "audio.voice.deleted")
-    gone = consents.delete(given.id)
-    assert (gone.id, gone.deleted) == (given.id, True)
+    deletion = voices.delete(voice.id)
+    assert (deletion.id, deletion.deleted, deletion.object) == (
+        voice.id,
+        True,
+        "audio.voice.deleted",
+    )
+    deletion = consents.delete(consent.id)
+    assert (deletion.id, deletion.deleted) == (consent.id, True)
     with pytest.raises(openai.NotFoundError):
-        consents.retrieve(given.id)
+        consents.retrieve(consent.id)
 
 
 def test_consents_are_listed_in_pages(client):
-    made = [
+    consent_ids = [
         client.audio.voice_consents.create(
             name=f"Person {n}", language="zh-CN", recording=clip(2)
         ).id
         for n in range(5)
     ]
     page = client.audio.voice_consents.list(limit=2)
-    assert [c.id for c in page.data] == made[:-3:-1] and page.has_more
-    assert [c.id for c in client.audio.voice_consents.list(limit=2)] == made[::-1], (
+    assert [c.id for c in page.data] == consent_ids[:-3:-1] and page.has_more
+    assert [c.id for c in client.audio.voice_consents.list(limit=2)] == consent_ids[::-1], (
         "the client follows the pages by itself"
     )
-    for consent in made:
+    for consent in consent_ids:
         client.audio.voice_consents.delete(consent)
     assert list(client.audio.voice_consents.list()) == []
 
@@ -389,9 +397,9 @@ def test_a_reference_that_comes_along_is_spoken_as_and_not_saved(server, client)
 
 def test_every_refusal_is_its_exception(server, client):
     def refused(kind: type, code: str, ask) -> openai.APIStatusError:
-        with pytest.raises(openai.APIStatusError) as told:
+        with pytest.raises(openai.APIStatusError) as exc_info:
             ask()
-        error = told.value
+        error = exc_info.value
         assert (
             type(error) is kind
             and error.code == code
@@ -452,12 +460,12 @@ def test_too_much_and_no_key_are_their_exceptions():
         def client(key: str) -> openai.OpenAI:
             return openai.OpenAI(base_url=strict.url + "/v1", api_key=key, max_retries=0)
 
-        with client("wrong") as made, pytest.raises(openai.AuthenticationError) as refused:
-            made.audio.speech.create(**ASK)
+        with client("wrong") as api_client, pytest.raises(openai.AuthenticationError) as refused:
+            api_client.audio.speech.create(**ASK)
         assert refused.value.code in ("login_needed", "invalid_api_key")
-        with client("right") as made, pytest.raises(openai.RateLimitError) as refused:
+        with client("right") as api_client, pytest.raises(openai.RateLimitError) as refused:
             for _ in range(3):
-                made.audio.speech.create(**ASK, extra_body={"stream": False})
+                api_client.audio.speech.create(**ASK, extra_body={"stream": False})
         assert (
             refused.value.code == "rate_limited"
             and int(refused.value.response.headers["retry-after"]) >= 1
@@ -467,10 +475,10 @@ def test_too_much_and_no_key_are_their_exceptions():
 def test_an_engine_that_is_not_there_yet_is_their_server_error():
     with (
         running(fake_start_s=60, wait=False) as starting,
-        openai.OpenAI(base_url=starting.url + "/v1", api_key="none", max_retries=0) as made,
+        openai.OpenAI(base_url=starting.url + "/v1", api_key="none", max_retries=0) as api_client,
     ):
         with pytest.raises(openai.InternalServerError) as refused:
-            made.audio.speech.create(**ASK)
+            api_client.audio.speech.create(**ASK)
         assert refused.value.status_code == 503 and refused.value.code == "notready"
 
 
@@ -479,28 +487,28 @@ def test_a_stream_that_breaks_off_is_no_file(studio):
     events say why.
     """
     ask = {**ASK, "instructions": "seconds=4 chunk=0.2 fail=3 rtf=0.1"}
-    with openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as made:
+    with openai.OpenAI(base_url=studio.url + "/v1", api_key="none", max_retries=0) as api_client:
         for kind in ("pcm", "mp3", "opus"):
             with (
-                made.audio.speech.with_streaming_response.create(
+                api_client.audio.speech.with_streaming_response.create(
                     **ask, response_format=kind
                 ) as answer,
                 pytest.raises(Exception, match="peer closed|incomplete"),
             ):
                 list(answer.iter_bytes())
-        told = []
+        events = []
         with (
-            made.audio.speech.with_streaming_response.create(
+            api_client.audio.speech.with_streaming_response.create(
                 **ask, response_format="pcm", stream_format="sse"
             ) as answer,
             pytest.raises(Exception, match="peer closed|incomplete"),
         ):
             for line in answer.iter_lines():
-                told += events_of([line])
-        assert [e["type"] for e in told[:1] + told[-1:]] == [
+                events += events_of([line])
+        assert [e["type"] for e in events[:1] + events[-1:]] == [
             "speech.audio.delta",
             "error",
-        ] and told[-1]["error"]["code"] == "fault"
+        ] and events[-1]["error"]["code"] == "fault"
 
 
 def test_listeners_who_leave_in_the_middle_leave_nothing(studio):
@@ -565,7 +573,7 @@ def test_a_file_is_made_no_further_ahead_than_it_can_be_heard(studio):
     """Small files leave quickly, however slowly they are read: the studio makes ten seconds ahead
     of the clock and no more.
     """
-    ask, made = {**ASK, "instructions": "seconds=600", "response_format": "mp3"}, None
+    ask, record = {**ASK, "instructions": "seconds=600", "response_format": "mp3"}, None
     with httpx.Client(base_url=studio.url, timeout=30) as http:
         for _ in range(30):
             with http.stream("POST", "/v1/audio/speech", json=ask) as answer:
@@ -576,6 +584,6 @@ def test_a_file_is_made_no_further_ahead_than_it_can_be_heard(studio):
                     continue
                 parts = answer.iter_raw(50_000)
                 next(parts)
-                made = http.get(f"/tts/result/{answer.headers['x-job-id']}.json").json()
+                record = http.get(f"/tts/result/{answer.headers['x-job-id']}.json").json()
                 break
-    assert made["state"] == "running" and 4 * 24000 < made["samples"] < 60 * 24000
+    assert record["state"] == "running" and 4 * 24000 < record["samples"] < 60 * 24000

@@ -17,15 +17,15 @@ from tests.serve import free_port, running
 
 def test_every_answer_of_every_route_is_in_the_document():
     with running(env=SETTINGS) as studio:
-        found = check(studio.url, *QUICK)
+        report = check(studio.url, *QUICK)
         state = studio.state()
-    assert found.ok, found.text[-6000:]
-    assert not [status for status in found.statuses if status >= 500]
-    assert len(found.routes) >= 52 and sum(found.statuses.values()) > 800
-    assert found.routes["POST /v1/audio/speech"][200] >= 3, (
+    assert report.ok, report.text[-6000:]
+    assert not [status for status in report.statuses if status >= 500]
+    assert len(report.routes) >= 52 and sum(report.statuses.values()) > 800
+    assert report.routes["POST /v1/audio/speech"][200] >= 3, (
         "nothing was spoken: only refusals were looked at"
     )
-    assert found.never_done == [], (
+    assert report.never_done == [], (
         "of these only refusals were looked at: scripts/openapi_check/hooks.py can make them "
         "succeed"
     )
@@ -45,7 +45,7 @@ def test_a_planted_answer_is_noticed(planted, word):
         end = time.monotonic() + 20
         while not server.started and time.monotonic() < end:
             time.sleep(0.02)
-        found = check(
+        report = check(
             f"http://127.0.0.1:{port}",
             "--phases",
             "fuzzing",
@@ -56,4 +56,4 @@ def test_a_planted_answer_is_noticed(planted, word):
     finally:
         server.should_exit = True
         thread.join(20)
-    assert not found.ok and word in found.text
+    assert not report.ok and word in report.text

@@ -26,6 +26,6 @@ def test_a_socket_without_credit_gets_pieces_too(studio):
     request = one.start(**{**ASK, "instructions": "seconds=7 chunk=1"})
     one.text("hi。")
     one.send(type="end")
-    heard = one.hear(request=request)
+    reply = one.hear(request=request)
     one.close()
-    assert len(heard.pcm) == 7 * 48000 and len(heard.frames) < 90, len(heard.frames)
+    assert len(reply.pcm) == 7 * 48000 and len(reply.frames) < 90, len(reply.frames)

@@ -18,23 +18,23 @@ def test_it_is_what_the_engine_will_be_given_and_nothing_is_spoken(studio):
         before = studio.state()["opened"]
         for written in (SMITH, "<|en|>Hello. 我有3只猫。",
             "今天天气真不错，我们一起去公园散步吧。然后[laughter]回家。"):  # fmt: skip
-            told = http.post(PATH, json={"text": written})
-            assert told.status_code == 200
+            answer = http.post(PATH, json={"text": written})
+            assert answer.status_code == 200
             assert studio.state()["opened"] == before
             one = Socket(studio, http)
             ask = {"input": written, "mode": "instruct", "instructions": "seconds=0.05"}
             begin = one.say(ask).of("begin")[0]
             one.close()
             before = studio.state()["opened"]
-            assert [s["text"] for s in told.json()["segments"]] == begin["sentences"]
-            assert told.json()["seconds"] == begin["predicted_s"]
+            assert [s["text"] for s in answer.json()["segments"]] == begin["sentences"]
+            assert answer.json()["seconds"] == begin["predicted_s"]
 
 
 def test_sentences_characters_and_seconds_are_of_what_is_said(studio):
     with studio.client() as http:
-        told = http.post(PATH, json={"text": SMITH}).json()
-        assert (told["sentences"], told["characters"]) == (1, len(SMITH))
-        assert told["seconds"] > 9 and "dollars" in told["segments"][0]["text"]
+        result = http.post(PATH, json={"text": SMITH}).json()
+        assert (result["sentences"], result["characters"]) == (1, len(SMITH))
+        assert result["seconds"] > 9 and "dollars" in result["segments"][0]["text"]
         mixed = http.post(PATH, json={"text": "我有3只猫。I have 3 cats."}).json()
         assert (
             mixed["segments"]
@@ -44,8 +44,8 @@ def test_sentences_characters_and_seconds_are_of_what_is_said(studio):
             ]
             and mixed["sentences"] == 2
         )
-        asked = http.post(PATH, json={"text": "我有2只猫", "language": "yue"}).json()
-        assert [s["language"] for s in asked["segments"]] == ["yue"]
+        cantonese_result = http.post(PATH, json={"text": "我有2只猫", "language": "yue"}).json()
+        assert [s["language"] for s in cantonese_result["segments"]] == ["yue"]
         marked = http.post(PATH, json={"text": "<|jp|>はい。<|endofprompt|>", "language": "zh"})
         assert marked.json()["segments"] == [{"text": "はい。", "language": "ja"}]
         assert marked.json()["characters"] == 3

@@ -20,11 +20,11 @@ def entries(http) -> list[tuple]:
 
 def sentences(lone, http, written: str, **fields) -> list[str]:
     one = Socket(lone, http)
-    told = one.say(
+    begin = one.say(
         {"input": written, "mode": "instruct", "instructions": "seconds=0.05", **fields}
     ).of("begin")[0]
     one.close()
-    return told["sentences"]
+    return begin["sentences"]
 
 
 def figure(http, name: str) -> float:
@@ -32,8 +32,8 @@ def figure(http, name: str) -> float:
 
 
 def test_an_entry_is_made_changed_listed_and_deleted(http):
-    made = http.put(PATH, json={"term": " GPU ", "reading": "G P U"})
-    assert made.status_code == 200 and made.json() == {
+    answer = http.put(PATH, json={"term": " GPU ", "reading": "G P U"})
+    assert answer.status_code == 200 and answer.json() == {
         "term": "GPU",
         "reading": "G P U",
         "language": "",
@@ -42,11 +42,11 @@ def test_an_entry_is_made_changed_listed_and_deleted(http):
     assert entries(http) == [("GPU", "G P U", ""), ("gpu", "jee", "zh")]
     http.put(PATH, json={"term": "CPU", "reading": "C P U", "was": {"term": "Gpu"}})
     assert entries(http) == [("CPU", "C P U", ""), ("gpu", "jee", "zh")]
-    told = http.get(PATH).json()
-    assert told["limits"]["terms"] >= 1000 and told["notice"] is None
+    dictionary = http.get(PATH).json()
+    assert dictionary["limits"]["terms"] >= 1000 and dictionary["notice"] is None
     assert http.delete(PATH, params={"term": "GPU", "language": "zh"}).status_code == 204
-    gone = http.delete(PATH, params={"term": "GPU", "language": "zh"})
-    assert gone.status_code == 404 and error(gone)["code"] == "term_gone"
+    refusal = http.delete(PATH, params={"term": "GPU", "language": "zh"})
+    assert refusal.status_code == 404 and error(refusal)["code"] == "term_gone"
     assert error(http.delete(PATH))["code"] == "bad_field" and entries(http) == [
         ("CPU", "C P U", "")
     ]
@@ -134,10 +134,10 @@ def test_a_text_is_prepared_once_until_the_dictionary_changes(lone, http):
 
 
 def test_every_account_has_its_own(tmp_path):
-    with running("--auth", "ann:one", "--auth", "bob:two", data_dir=tmp_path / "data") as told:
+    with running("--auth", "ann:one", "--auth", "bob:two", data_dir=tmp_path / "data") as studio:
 
         def as_user(name, word):
-            client = told.client()
+            client = studio.client()
             assert client.post("/login", data={"user": name, "password": word}).status_code == 303
             client.post("/tts/session")
             return client
@@ -147,7 +147,7 @@ def test_every_account_has_its_own(tmp_path):
         assert entries(bob) == [] and bob.delete(PATH, params={"term": "GPU"}).status_code == 404
         bob.delete(PATH, params={"all": True})
         assert entries(ann) == [("GPU", "ann's", "")]
-        with told.client() as stranger:
+        with studio.client() as stranger:
             for method, path in (
                 ("GET", PATH),
                 ("PUT", PATH),
@@ -164,9 +164,9 @@ def test_a_damaged_dictionary_is_told_to_the_listener_and_speech_goes_on(tmp_pat
     data = tmp_path / "data"
     data.mkdir()
     (data / "pronunciations.sqlite").write_bytes(b"not a database at all " * 400)
-    with running(data_dir=data) as told, told.client() as http:
+    with running(data_dir=data) as studio, studio.client() as http:
         for locale, word in (("zh", "损坏"), ("en", "damaged")):
-            one = Socket(told, http, locale=locale)
+            one = Socket(studio, http, locale=locale)
             begin = one.say(
                 {"input": "Still speaking.", "mode": "instruct", "instructions": "seconds=0.1"}
             ).of("begin")[0]
@@ -177,7 +177,7 @@ def test_a_damaged_dictionary_is_told_to_the_listener_and_speech_goes_on(tmp_pat
             b"not a database"
         ) and "损坏" in notice["message_zh"]
         assert http.put(PATH, json={"term": "GPU", "reading": "G P U"}).status_code == 200
-        one = Socket(told, http)
+        one = Socket(studio, http)
         assert one.say({"input": "A GPU.", "mode": "instruct", "instructions": "seconds=0.1"}).of(
             "begin"
         )[0]["sentences"] == ["A G P U."]

@@ -32,7 +32,7 @@ FILLING_MB = 20
 def soak(*args: object, minutes: object) -> tuple[int, dict, str]:
     out = Path(tempfile.mkstemp(suffix=".json")[1])
     try:
-        told = subprocess.run(
+        process = subprocess.run(
             [
                 sys.executable,
                 "scripts/soak.py",
@@ -47,14 +47,18 @@ def soak(*args: object, minutes: object) -> tuple[int, dict, str]:
             text=True,
             timeout=240 + 120 * float(minutes),
         )
-        return told.returncode, json.loads(out.read_text()), told.stdout + told.stderr[-2000:]
+        return (
+            process.returncode,
+            json.loads(out.read_text()),
+            process.stdout + process.stderr[-2000:],
+        )
     finally:
         out.unlink(missing_ok=True)
 
 
 def test_a_studio_in_use_does_not_grow(tmp_path):
     make(tmp_path / "CosyVoice2-0.5B")
-    code, told, words = soak(
+    code, report, words = soak(
         "--engine",
         "cosyvoice2",
         "--model-dir",
@@ -63,18 +67,20 @@ def test_a_studio_in_use_does_not_grow(tmp_path):
         FILLING_MB if float(MINUTES) < 5 else 0,
         minutes=MINUTES,
     )
-    assert code == 0 and not told["growth"], words
+    assert code == 0 and not report["growth"], words
     assert (
-        told["visits"]["listener"] and told["visits"]["leaver"] and told["visits"]["slow reader"]
+        report["visits"]["listener"]
+        and report["visits"]["leaver"]
+        and report["visits"]["slow reader"]
     ), words
 
 
 def test_a_planted_leak_is_caught():
-    code, told, words = soak(
+    code, report, words = soak(
         "--command", f"{shlex.quote(sys.executable)} -m tests.leaky", "--rounds", 5, minutes=0.1
     )
     assert code == 1, words
-    assert {"descriptors", "threads", "temp_files", "rss_mb"} <= told["growth"].keys(), words
+    assert {"descriptors", "threads", "temp_files", "rss_mb"} <= report["growth"].keys(), words
 
 
 @pytest.mark.parametrize(

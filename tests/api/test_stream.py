@@ -28,12 +28,12 @@ def socket(studio):
     socket.close()
 
 
-def settle(studio, want, limit_s: float = 5.0) -> dict:
+def settle(studio, condition, limit_s: float = 5.0) -> dict:
     """The state once `want(state)` holds; the last one seen otherwise."""
     end = time.monotonic() + limit_s
     while True:
         state = studio.state()
-        if want(state) or time.monotonic() > end:
+        if condition(state) or time.monotonic() > end:
             return state
         time.sleep(0.02)
 
@@ -50,29 +50,29 @@ def idle(state) -> bool:
 
 
 def test_streamed_file_and_api_are_the_same_samples(studio, socket):
-    heard = socket.say(TEXT)
-    end = heard.of("end")[0]
-    assert end["samples"] * 2 == len(heard.pcm) > 10000 and end["seed"] == 5
+    reply = socket.say(TEXT)
+    end = reply.of("end")[0]
+    assert end["samples"] * 2 == len(reply.pcm) > 10000 and end["seed"] == 5
     file = socket.http.get(end["url"])
     assert file.headers["content-disposition"].startswith("attachment")
     with wave.open(io.BytesIO(file.content)) as w:
         assert (w.getframerate(), w.getnchannels(), w.getnframes()) == (24000, 1, end["samples"])
-        assert w.readframes(w.getnframes()) == bytes(heard.pcm)
+        assert w.readframes(w.getnframes()) == bytes(reply.pcm)
     part = socket.http.get(end["url"], headers={"Range": "bytes=44-143"})
     assert part.status_code == 206 and part.content == file.content[44:144]
     body = {**TEXT, "voice": "starter-zh-high", "response_format": "pcm"}
-    assert socket.http.post("/v1/audio/speech", json=body).content == bytes(heard.pcm)
+    assert socket.http.post("/v1/audio/speech", json=body).content == bytes(reply.pcm)
     whole = socket.http.post(
         "/v1/audio/speech", json={**body, "stream": False, "response_format": "wav"}
     )
     assert int(whole.headers["content-length"]) == len(whole.content)
     with wave.open(io.BytesIO(whole.content)) as w:
-        assert w.readframes(w.getnframes()) == bytes(heard.pcm)
+        assert w.readframes(w.getnframes()) == bytes(reply.pcm)
 
 
 def test_begin_tells_what_a_player_needs_and_frames_start_small(socket):
-    heard = socket.say(TEXT)
-    begin = heard.of("begin")[0]
+    reply = socket.say(TEXT)
+    begin = reply.of("begin")[0]
     assert (
         begin["rate"] == 24000
         and begin["seed"] == 5
@@ -80,9 +80,9 @@ def test_begin_tells_what_a_player_needs_and_frames_start_small(socket):
         and begin["voice"] == "starter-zh-high"
         and begin["rtf"] < 0.7
     )
-    assert heard.messages.index(begin) < heard.messages.index(heard.of("info")[0])
-    assert heard.of("info")[0]["from"] == 0
-    assert heard.frames[0][2] <= 0.06 * 24000 and max(f[2] for f in heard.frames) <= 0.2 * 24000
+    assert reply.messages.index(begin) < reply.messages.index(reply.of("info")[0])
+    assert reply.of("info")[0]["from"] == 0
+    assert reply.frames[0][2] <= 0.06 * 24000 and max(f[2] for f in reply.frames) <= 0.2 * 24000
 
 
 def test_what_the_engine_cannot_do_is_told_before_the_sound(studio):
@@ -110,8 +110,8 @@ def test_no_more_is_sent_than_was_credited_and_the_engine_waits_too(studio, sock
         more += (len(message) - 16) // 2 if isinstance(message, bytes) else 0
     assert more == 12000
     socket.send(op="cancel", seq=seq)
-    heard = socket.hear(seq)
-    assert heard.of("cancelled")[0]["samples"] <= 60000 + 2 * 4800, (
+    reply = socket.hear(seq)
+    assert reply.of("cancelled")[0]["samples"] <= 60000 + 2 * 4800, (
         "the engine ran ahead of the credit by more than a chunk"
     )
     assert idle(settle(studio, idle))
@@ -123,9 +123,9 @@ def test_a_new_start_silences_the_one_before_it(studio, socket):
         socket.start({**TEXT, "instructions": "seconds=30 rtf=0.5", "seed": n}) for n in range(9)
     ]
     last = socket.start({**TEXT, "instructions": "seconds=1", "seed": 99})
-    heard = socket.hear(last)
-    assert heard.of("end") and len(heard.pcm) == 48000
-    assert not [m for m in heard.of("end") if m["seq"] in seqs]
+    reply = socket.hear(last)
+    assert reply.of("end") and len(reply.pcm) == 48000
+    assert not [m for m in reply.of("end") if m["seq"] in seqs]
     after = settle(studio, idle)
     assert (
         idle(after)
@@ -149,13 +149,13 @@ def test_request_1_equals_request_50_alone_and_beside_seven_others(studio):
     for n in range(48):
         one.say({**TEXT, "input": f"Something else, number {n}.", "seed": n})
     assert one.say(TEXT).pcm == first
-    others = [Socket(studio) for _ in range(7)]
+    sockets = [Socket(studio) for _ in range(7)]
     seqs = [
         o.start({**TEXT, "instructions": "seconds=4 rtf=0.2", "seed": n})
-        for n, o in enumerate(others)
+        for n, o in enumerate(sockets)
     ]
     assert one.say(TEXT).pcm == first
-    for o, s in zip(others, seqs):
+    for o, s in zip(sockets, seqs):
         o.hear(s)
         o.close()
     one.close()
@@ -166,18 +166,18 @@ def test_a_broken_socket_resumes_without_a_hole(studio):
     whole = Socket(studio, http).say({**TEXT, "instructions": "seconds=6"})
     one = Socket(studio, http)
     seq = one.start({**TEXT, "instructions": "seconds=6"}, credit=30000)
-    heard = one.hear(seq, until=("begin",))
-    while sum(f[2] for f in heard.frames) < 30000:
+    reply = one.hear(seq, until=("begin",))
+    while sum(f[2] for f in reply.frames) < 30000:
         got = one.recv()
         if isinstance(got, bytes):
-            heard.frames.append((seq, 0, (len(got) - 16) // 2))
-            heard.pcm += got[16:]
+            reply.frames.append((seq, 0, (len(got) - 16) // 2))
+            reply.pcm += got[16:]
     one.ws.socket.close()  # no closing handshake: the network went away
     settle(studio, idle)
     two = Socket(studio, http)
-    rest = two.hear(two.start({}, job=heard.of("begin")[0]["job"], **{"from": 30000}))
+    rest = two.hear(two.start({}, job=reply.of("begin")[0]["job"], **{"from": 30000}))
     assert rest.frames[0][1] == 30000
-    assert bytes(heard.pcm) + bytes(rest.pcm) == bytes(whole.pcm)
+    assert bytes(reply.pcm) + bytes(rest.pcm) == bytes(whole.pcm)
     done = two.hear(two.start({}, job=rest.of("end")[0]["job"], **{"from": 100000}))
     assert bytes(done.pcm) == bytes(whole.pcm)[200000:]
     assert (
@@ -188,9 +188,9 @@ def test_a_broken_socket_resumes_without_a_hole(studio):
 
 
 def test_a_failure_in_mid_stream_is_told_and_the_next_one_works(studio, socket):
-    heard = socket.say({**TEXT, "instructions": "seconds=5 fail=3"})
-    error = heard.of("error")[0]
-    assert error["code"] == "fault" and error["text"] and len(heard.pcm) > 0
+    reply = socket.say({**TEXT, "instructions": "seconds=5 fail=3"})
+    error = reply.of("error")[0]
+    assert error["code"] == "fault" and error["text"] and len(reply.pcm) > 0
     assert socket.say(TEXT).of("end")
     with (
         studio.client().stream(
@@ -327,8 +327,8 @@ def test_the_line_has_places_and_an_end(tmp_path):
 def test_a_silent_engine_becomes_an_error_not_a_hang():
     with running(env={"KAIKOU_STALL_S": "1"}) as small:
         one = Socket(small)
-        heard = one.say({**TEXT, "instructions": "seconds=5 stall=2"})
-        assert heard.of("error")[0]["code"] == "stalled"
+        reply = one.say({**TEXT, "instructions": "seconds=5 stall=2"})
+        assert reply.of("error")[0]["code"] == "stalled"
         for _ in range(3):
             assert one.say(TEXT).of("end")
         one.close()

@@ -21,23 +21,23 @@ NEVER = "take-" + "0" * 32
 def own():
     """With a login and two keys, each of which has takes of its own."""
     with (
-        running("--auth", "bob:secret", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told,
-        told.client() as bob,
+        running("--auth", "bob:secret", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio,
+        studio.client() as bob,
     ):
         assert bob.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
         keys = [
             bob.post("/v1/keys", json={"name": f"robot {n}", "scopes": [scope]}).json()["key"]
             for n, scope in enumerate(("speak", "speak", "voices"))
         ]
-        yield told, bob, keys
+        yield studio, bob, keys
 
 
 @pytest.fixture
 def http(own):
     """Of a key that has spoken nothing yet."""
-    told, bob, _ = own
+    studio, bob, _ = own
     key = bob.post("/v1/keys", json={"name": "new", "scopes": ["speak"]}).json()["key"]
-    with told.client(headers={"Authorization": f"Bearer {key}"}) as client:
+    with studio.client(headers={"Authorization": f"Bearer {key}"}) as client:
         yield client
 
 
@@ -82,38 +82,38 @@ def test_takes_are_listed_in_pages_and_tell_how_they_can_be_made_again(http):
     for n in range(5):
         ids.append(say(http, n, speed=1.25, language="en"))
         spoken(http, ids)  # one after the other, so that their order is known
-    seen, after, pages = [], "", 0
+    take_ids, after, pages = [], "", 0
     while pages < 10:
         page = http.get(PATH, params={"limit": 2, "after": after}).json()
         got = [t["id"] for t in page["data"]]
         assert (page["first_id"], page["last_id"]) == (got[0], got[-1])
-        seen, after, pages = seen + got, page["last_id"], pages + 1
+        take_ids, after, pages = take_ids + got, page["last_id"], pages + 1
         if not page["has_more"]:
             break
-    assert seen == ids[::-1] and pages == 3
-    told = http.get(f"{PATH}/{ids[3]}").json()
+    assert take_ids == ids[::-1] and pages == 3
+    take = http.get(f"{PATH}/{ids[3]}").json()
     assert (
-        told["input"],
-        told["seed"],
-        told["speed"],
-        told["mode"],
-        told["instructions"],
-        told["language"],
+        take["input"],
+        take["seed"],
+        take["speed"],
+        take["mode"],
+        take["instructions"],
+        take["language"],
     ) == ("Take 3.", 3, 1.25, "instruct", "seconds=0.2", "en")
     assert (
-        told["voice"].startswith("starter-")
-        and told["voice_name"]
-        and told["engine"] == "fake"
-        and told["starred"] is False
-        and told["duration_s"] > 0
+        take["voice"].startswith("starter-")
+        and take["voice_name"]
+        and take["engine"] == "fake"
+        and take["starred"] is False
+        and take["duration_s"] > 0
     )
-    again = {
-        k: told[k] for k in ("input", "voice", "mode", "instructions", "language", "speed", "seed")
+    repeat_params = {
+        k: take[k] for k in ("input", "voice", "mode", "instructions", "language", "speed", "seed")
     }
-    sound = http.get(told["url"]).content
+    sound = http.get(take["url"]).content
     assert (
         sound[-4000:]
-        == http.post("/v1/audio/speech", json={**again, "stream": False}).content[-4000:]
+        == http.post("/v1/audio/speech", json={**repeat_params, "stream": False}).content[-4000:]
     )
 
 
@@ -148,10 +148,10 @@ def test_a_take_is_deleted_and_brought_back(own, http):
 
 
 def test_anothers_takes_are_as_unknown_as_none(own, http):
-    told, bob, (_, other, voices) = own
+    studio, bob, (_, other, voices) = own
     mine = say(http, 1)
     spoken(http, [mine])
-    with told.client(headers={"Authorization": f"Bearer {other}"}) as stranger:
+    with studio.client(headers={"Authorization": f"Bearer {other}"}) as stranger:
         for client in (stranger, bob):
             assert client.get(PATH).json()["data"] == []
             for ask in (
@@ -166,12 +166,12 @@ def test_anothers_takes_are_as_unknown_as_none(own, http):
                     and error(none)["code"] == "take_gone"
                 )
     assert http.get(f"{PATH}/{mine}").json()["starred"] is False
-    with told.client(headers={"Authorization": f"Bearer {voices}"}) as client:
+    with studio.client(headers={"Authorization": f"Bearer {voices}"}) as client:
         assert (
             error(client.get(PATH))["code"] == "scope"
             and client.patch(f"{PATH}/{mine}", json={"starred": True}).status_code == 403
         )
-    with told.client() as nobody:
+    with studio.client() as nobody:
         assert nobody.get(PATH).status_code == 401
 
 
@@ -193,7 +193,7 @@ def test_a_star_is_yes_or_no(http, body):
 def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
     """One request, whose sound begins with what there is; nobody but its owner may."""
     _, bob, _ = own
-    asked = {
+    params = {
         "input": "The first of them. The second of them. The third of them.",
         "voice": "alloy",
         "mode": "instruct",
@@ -201,9 +201,9 @@ def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
         "response_format": "pcm",
         "seed": 5,
     }
-    whole = http.post("/v1/audio/speech", json={**asked, "stream": False})
-    asked["instructions"] += " rtf=0.5"
-    with http.stream("POST", "/v1/audio/speech", json=asked) as answer:
+    whole = http.post("/v1/audio/speech", json={**params, "stream": False})
+    params["instructions"] += " rtf=0.5"
+    with http.stream("POST", "/v1/audio/speech", json=params) as answer:
         job, n = answer.headers["x-job-id"], 0
         for piece in answer.iter_bytes():
             n += len(piece)
@@ -218,21 +218,21 @@ def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
     on = http.post("/v1/audio/speech", json=ask)
     assert on.status_code == 200 and on.headers["x-seed"] == "5"
     assert on.content == whole.content
-    made = on.headers["x-job-id"]
-    end, after = time.monotonic() + 20, [made, whole.headers["x-job-id"]]
+    continued_id = on.headers["x-job-id"]
+    end, after = time.monotonic() + 20, [continued_id, whole.headers["x-job-id"]]
     while (ids := [t["id"] for t in http.get(PATH).json()["data"]]) != after:
         assert time.monotonic() < end, ids  # it comes to be in the place of the one that stopped
         time.sleep(0.02)
     assert error(http.post("/v1/audio/speech", json=ask))["code"] == "take_gone"
-    refused = http.post("/v1/audio/speech", json={**ask, "continue_from": made})
+    refused = http.post("/v1/audio/speech", json={**ask, "continue_from": continued_id})
     assert refused.status_code == 409 and error(refused)["code"] == "take_not_continued"
 
 
 def test_a_login_has_its_takes_in_every_browser(own):
-    told, bob, _ = own
+    studio, bob, _ = own
     mine = say(bob, 1)
     spoken(bob, [mine])
-    with told.client() as other:
+    with studio.client() as other:
         assert other.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
         other.post("/tts/session")
         assert other.cookies["kk_visit"] and "kk_visit" not in bob.cookies
@@ -245,8 +245,8 @@ def test_a_login_has_its_takes_in_every_browser(own):
 def test_a_browser_that_comes_back_gets_its_cookie_anew(own):
     _, bob, _ = own
     first = bob.post("/tts/session").headers["set-cookie"]
-    again = bob.get("/").headers["set-cookie"]
-    assert first == again and "Max-Age" in again
+    second = bob.get("/").headers["set-cookie"]
+    assert first == second and "Max-Age" in second
 
 
 @pytest.mark.parametrize(
@@ -258,17 +258,17 @@ def test_a_browser_that_comes_back_gets_its_cookie_anew(own):
     ],
 )
 def test_a_take_comes_in_the_format_that_is_asked_for(http, kind, media, codec):
-    made = say(http, 7, instructions="seconds=1")
-    spoken(http, [made])
-    wav = http.get(f"/tts/result/{made}.wav").content
-    answer = http.get(f"/tts/result/{made}.{kind}")
+    job_id = say(http, 7, instructions="seconds=1")
+    spoken(http, [job_id])
+    wav = http.get(f"/tts/result/{job_id}.wav").content
+    answer = http.get(f"/tts/result/{job_id}.{kind}")
     assert answer.headers["content-type"] == media
     assert answer.headers["content-disposition"].endswith(f".{kind}")
     with av.open(io.BytesIO(answer.content)) as file:
         (sound,) = file.streams.audio
         assert sound.codec_context.name == codec
-        told = {k.lower(): v for k, v in {**file.metadata, **sound.metadata}.items()}
-        assert told["comment"].startswith("AI-generated") and told["comment"].encode() in wav
+        tags = {k.lower(): v for k, v in {**file.metadata, **sound.metadata}.items()}
+        assert tags["comment"].startswith("AI-generated") and tags["comment"].encode() in wav
         assert abs(sum(f.samples / f.sample_rate for f in file.decode(sound)) - 1.0) < 0.1
     with zipfile.ZipFile(
         io.BytesIO(http.get("/tts/takes.zip", params={"format": kind}).content)

@@ -30,8 +30,8 @@ def typist(studio):
 
 @pytest.fixture(scope="module")
 def spoken():
-    with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
-        yield told
+    with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio:
+        yield studio
 
 
 # ---- sound while the text is written -------------------------------------------------------------
@@ -42,23 +42,24 @@ def test_the_first_sound_comes_after_the_first_clause_and_before_the_second_is_s
     with pytest.raises(TimeoutError):
         one.recv(0.3)  # half a clause is no clause
     one.text("，")
-    heard = one.hear(until="sound", request=request)
-    assert [m["type"] for m in heard.messages] == [
+    reply = one.hear(until="sound", request=request)
+    assert [m["type"] for m in reply.messages] == [
         "speech.begin",
         "speech.sentence",
-    ] and heard.messages[1]["text"] == "你好，"
+    ] and reply.messages[1]["text"] == "你好，"
     with pytest.raises(TimeoutError):
         while True:
-            heard = one.hear(until="sound", heard=heard, timeout=0.5)
-    said = len(heard.pcm)
-    assert said > 0.2 * 48000, "all of the clause"
+            reply = one.hear(until="sound", heard=reply, timeout=0.5)
+    n_bytes = len(reply.pcm)
+    assert n_bytes > 0.2 * 48000, "all of the clause"
     one.text("今天天气真好。")
-    heard = one.hear(until=("speech.sentence",), heard=heard)
-    assert heard.end["index"] == 1 and heard.end["start"] * 2 == said
+    reply = one.hear(until=("speech.sentence",), heard=reply)
+    assert reply.end["index"] == 1 and reply.end["start"] * 2 == n_bytes
     one.send(type="end")
-    done = one.hear(heard=heard).end
+    done = one.hear(heard=reply).end
     assert (
-        done["type"] == "speech.audio.done" and done["samples"] * 2 == len(heard.pcm) > said + 24000
+        done["type"] == "speech.audio.done"
+        and done["samples"] * 2 == len(reply.pcm) > n_bytes + 24000
     )
     one.close()
 
@@ -73,8 +74,8 @@ def test_in_pieces_it_is_the_same_samples_as_at_once(spoken):
     for _ in range(4):
         cuts = sorted(rng.sample(range(1, len(TEXT)), 12))
         parts = [TEXT[a:b] for a, b in zip([0, *cuts], [*cuts, len(TEXT)])]
-        again = one.say(*parts)
-        assert again.pcm == whole.pcm and again.end["seed"] == 5
+        reply = one.say(*parts)
+        assert reply.pcm == whole.pcm and reply.end["seed"] == 5
     assert one.say(*TEXT).pcm == whole.pcm, "letter by letter"
     assert one.say("", input=TEXT).pcm == whole.pcm, "and with the start"
     in_base64 = one.say(TEXT, audio="base64")
@@ -85,20 +86,20 @@ def test_in_pieces_it_is_the_same_samples_as_at_once(spoken):
 
 def test_one_clause_is_what_the_route_for_whole_texts_says(spoken):
     one = Typist(spoken)
-    asked = {"voice": "starter-zh-high", "seed": 5, "response_format": "pcm", "speed": 3.0}
-    heard = one.say("今天", "天气真好。", speed=3.0)
+    params = {"voice": "starter-zh-high", "seed": 5, "response_format": "pcm", "speed": 3.0}
+    reply = one.say("今天", "天气真好。", speed=3.0)
     assert (
         httpx.post(
-            spoken.url + "/v1/audio/speech", json={**asked, "input": "今天天气真好。"}, timeout=60
+            spoken.url + "/v1/audio/speech", json={**params, "input": "今天天气真好。"}, timeout=60
         ).content
-        == heard.pcm
+        == reply.pcm
     )
     one.close()
 
 
 def test_the_take_has_the_whole_text_and_the_sound(studio, typist):
-    heard = typist.say("你好，", "今天3.5度", "。再见", seed=77)
-    end = heard.end
+    reply = typist.say("你好，", "今天3.5度", "。再见", seed=77)
+    end = reply.end
     assert (
         end["usage"]["input_tokens"] == len("你好，今天3.5度。再见")
         and end["usage"]["output_tokens"] > 0
@@ -106,14 +107,14 @@ def test_the_take_has_the_whole_text_and_the_sound(studio, typist):
     with studio.client() as http:
         wav = http.get(end["url"])
         assert (
-            wav.content[-len(heard.pcm) :] == heard.pcm and len(wav.content) - len(heard.pcm) < 400
+            wav.content[-len(reply.pcm) :] == reply.pcm and len(wav.content) - len(reply.pcm) < 400
         )
         assert http.get(f"/tts/result/{end['job']}.json").json()["samples"] == end["samples"]
-        told = json.loads((studio.data_dir / "takes" / end["job"] / "take.json").read_text("utf-8"))
-    assert told["request"]["text"] == "你好，今天3.5度。再见" and told["request"]["segments"] == [
-        m["text"] for m in heard.of("speech.sentence")
+        take = json.loads((studio.data_dir / "takes" / end["job"] / "take.json").read_text("utf-8"))
+    assert take["request"]["text"] == "你好，今天3.5度。再见" and take["request"]["segments"] == [
+        m["text"] for m in reply.of("speech.sentence")
     ]
-    assert told["request"]["segments"][1] == "今天三点五度。", "read out by clause"
+    assert take["request"]["segments"][1] == "今天三点五度。", "read out by clause"
 
 
 def test_flush_speaks_what_there_is(typist):
@@ -122,14 +123,14 @@ def test_flush_speaks_what_there_is(typist):
     with pytest.raises(TimeoutError):
         typist.recv(0.3)
     typist.send(type="flush")
-    heard = typist.hear(until=("speech.sentence",))
-    assert heard.end["text"] == "没有标点的半句"
+    reply = typist.hear(until=("speech.sentence",))
+    assert reply.end["text"] == "没有标点的半句"
     typist.send(type="flush")  # of nothing
     typist.text("，，。！")
     typist.send(type="flush")  # of nothing that is spoken
     typist.text("下半句")
     typist.send(type="end")
-    assert [m["text"] for m in typist.hear(heard=heard).of("speech.sentence")] == [
+    assert [m["text"] for m in typist.hear(heard=reply).of("speech.sentence")] == [
         "没有标点的半句",
         "下半句",
     ]
@@ -140,13 +141,13 @@ def test_a_long_wait_for_the_writer_is_no_fault_of_the_engine():
         one = Typist(small)
         one.start()
         one.text("你好，")
-        heard = one.hear(until="sound")
+        reply = one.hear(until="sound")
         with pytest.raises(TimeoutError):
             while True:
-                heard = one.hear(until="sound", heard=heard, timeout=2.5)
+                reply = one.hear(until="sound", heard=reply, timeout=2.5)
         one.text("再见。")
         one.send(type="end")
-        assert one.hear(heard=heard).end["type"] == "speech.audio.done"
+        assert one.hear(heard=reply).end["type"] == "speech.audio.done"
         assert "cv_underruns_total 0.0" in small.client().get("/metrics").text
         one.close()
 
@@ -155,16 +156,16 @@ def test_a_long_wait_for_the_writer_is_no_fault_of_the_engine():
 def test_cancel_stops_at_once_and_tells_how_much_was_sent(studio, typist):
     request = typist.start(**SLOW)
     typist.text("你好，", "今天天气真好。", "再来一句吧。")
-    heard = typist.hear(until="sound")
+    reply = typist.hear(until="sound")
     typist.send(type="cancel")
-    before = len(heard.frames)
-    heard = typist.hear(heard=heard)
-    assert heard.end == {
+    before = len(reply.frames)
+    reply = typist.hear(heard=reply)
+    assert reply.end == {
         "type": "speech.cancelled",
         "request": request,
-        "samples": len(heard.pcm) // 2,
+        "samples": len(reply.pcm) // 2,
     }
-    assert len(heard.frames) - before <= 30, "what was on its way, five seconds at most"
+    assert len(reply.frames) - before <= 30, "what was on its way, five seconds at most"
     typist.text("太晚了。")
     typist.send(type="flush")
     typist.send(type="end")
@@ -178,27 +179,27 @@ def test_cancel_stops_at_once_and_tells_how_much_was_sent(studio, typist):
 def test_nothing_but_what_was_credited_goes_out_before_or_after_a_cancel(typist):
     typist.start(**SLOW, credit=4800)
     typist.text("你好，")
-    heard = typist.hear(until="sound")
-    while len(heard.pcm) < 9600:
-        heard = typist.hear(until="sound", heard=heard)
+    reply = typist.hear(until="sound")
+    while len(reply.pcm) < 9600:
+        reply = typist.hear(until="sound", heard=reply)
     with pytest.raises(TimeoutError):
         typist.recv(0.3)
     typist.send(type="credit", upto=7200)
-    while len(heard.pcm) < 14400:
-        heard = typist.hear(until="sound", heard=heard)
-    frames = len(heard.frames)
+    while len(reply.pcm) < 14400:
+        reply = typist.hear(until="sound", heard=reply)
+    frames = len(reply.frames)
     typist.send(type="cancel")
-    heard = typist.hear(heard=heard)
-    assert heard.end["samples"] == 7200 and len(heard.frames) == frames, "not one chunk after it"
+    reply = typist.hear(heard=reply)
+    assert reply.end["samples"] == 7200 and len(reply.frames) == frames, "not one chunk after it"
 
 
 def test_a_new_start_silences_the_old_one(studio, typist):
     old = typist.start(**SLOW)
     typist.text("你好，一直说下去。")
-    heard = typist.hear(until="sound", request=old)
+    reply = typist.hear(until="sound", request=old)
     typist.send(type="start", voice="starter-en-low", seed=1)
-    heard = typist.hear(heard=heard, request=old)
-    assert heard.end["type"] == "speech.cancelled" and heard.end["samples"] * 2 == len(heard.pcm)
+    reply = typist.hear(heard=reply, request=old)
+    assert reply.end["type"] == "speech.cancelled" and reply.end["samples"] * 2 == len(reply.pcm)
     assert typist.recv()["type"] == "speech.started"
     typist.text("Sure! ")
     typist.send(type="end")
@@ -212,15 +213,15 @@ def test_a_new_start_silences_the_old_one(studio, typist):
 def test_a_start_that_is_refused_silences_too(typist):
     old = typist.start(**SLOW)
     typist.text("你好，一直说下去。")
-    heard = typist.hear(until="sound", request=old)
+    reply = typist.hear(until="sound", request=old)
     typist.send(type="start", voice="nobody")
-    heard = typist.hear(heard=heard, request=old)
-    told = typist.recv()
+    reply = typist.hear(heard=reply, request=old)
+    message = typist.recv()
     assert (
-        heard.end["type"] == "speech.cancelled"
-        and told["type"] == "error"
-        and told["error"]["code"] == "voice_gone"
-        and told["request"] is None
+        reply.end["type"] == "speech.cancelled"
+        and message["type"] == "error"
+        and message["error"]["code"] == "voice_gone"
+        and message["request"] is None
     )
     typist.send(type="text", delta="x")
     assert typist.recv()["error"]["code"] == "no_request"
@@ -254,27 +255,27 @@ def test_a_start_that_is_refused_silences_too(typist):
 )
 def test_a_start_that_cannot_be_is_refused_before_the_first_word(typist, asked, code):
     typist.send(type="start", **{"voice": "starter-zh-high", **asked})
-    told = typist.recv()
+    message = typist.recv()
     assert (
-        told["type"] == "error"
-        and told["error"]["code"] == code
-        and set(told["error"]) == {"message", "type", "param", "code"}
-    ), told
+        message["type"] == "error"
+        and message["error"]["code"] == code
+        and set(message["error"]) == {"message", "type", "param", "code"}
+    ), message
     assert typist.say("好的。").end["type"] == "speech.audio.done", "the socket lives on"
 
 
 def test_messages_that_mean_nothing_leave_the_request_as_it_is(typist):
-    for told in (
+    for message in (
         {"type": "text", "delta": "x"},
         {"type": "flush"},
         {"type": "end"},
         {"type": "credit", "upto": 5},
     ):
-        typist.send(**told)
+        typist.send(**message)
         assert typist.recv()["error"]["code"] == "no_request"
     typist.send(type="cancel")  # of nothing: it may have crossed the end
     request = typist.start()
-    for told, code in (
+    for message, code in (
         ({"type": "fly"}, "bad_type"),
         ({}, "bad_type"),
         ({"type": ["start"]}, "bad_type"),
@@ -286,15 +287,15 @@ def test_messages_that_mean_nothing_leave_the_request_as_it_is(typist):
         ({"type": "credit"}, "bad_field"),
         ({"type": "credit", "upto": True}, "bad_field"),
     ):
-        typist.send(**told)
+        typist.send(**message)
         error = typist.recv()
-        assert error["error"]["code"] == code and error["request"] == request, told
+        assert error["error"]["code"] == code and error["request"] == request, message
     typist.text("", "你好", "，", "")
     typist.send(type="end")
     typist.send(type="end")
-    heard = typist.hear()
-    assert heard.end["type"] == "speech.audio.done" and [
-        m["text"] for m in heard.of("speech.sentence")
+    reply = typist.hear()
+    assert reply.end["type"] == "speech.audio.done" and [
+        m["text"] for m in reply.of("speech.sentence")
     ] == ["你好，"]
 
 
@@ -310,13 +311,13 @@ def test_the_characters_of_a_request_are_counted(typist):
     typist.start(mode="instruct", instructions="seconds=0.1")
     typist.text(*("字" * 1023 + "。" for _ in range(4)))
     typist.text("字")
-    heard = typist.hear(until=("error",))
-    assert heard.end["error"]["code"] == "too_long_text" and heard.end["error"]["param"] == "delta"
+    reply = typist.hear(until=("error",))
+    assert reply.end["error"]["code"] == "too_long_text" and reply.end["error"]["param"] == "delta"
     typist.send(type="end")
-    heard = typist.hear(heard=heard)
+    reply = typist.hear(heard=reply)
     assert (
-        heard.end["type"] == "speech.audio.done"
-        and sum(len(m["text"]) for m in heard.of("speech.sentence")) == 4096
+        reply.end["type"] == "speech.audio.done"
+        and sum(len(m["text"]) for m in reply.of("speech.sentence")) == 4096
     )
 
 
@@ -324,12 +325,12 @@ def test_the_characters_of_a_request_are_counted(typist):
     "deltas", [(), ("",), ("。。。", "！？"), (" \n ", "\t"), ("😀😀",), ("\ud83d",)]
 )
 def test_a_text_with_nothing_to_say_says_so(typist, deltas):
-    heard = typist.say(*deltas)
+    reply = typist.say(*deltas)
     assert (
-        heard.end["type"] == "speech.failed"
-        and heard.end["error"]["code"] == "no_text"
-        and heard.end["samples"] == 0
-        and not heard.pcm
+        reply.end["type"] == "speech.failed"
+        and reply.end["error"]["code"] == "no_text"
+        and reply.end["samples"] == 0
+        and not reply.pcm
     )
 
 
@@ -358,7 +359,7 @@ def test_refusals_are_in_the_language_of_who_asks(studio, language):
 def test_what_is_no_message_closes_the_socket_and_says_why(studio, typist, garbage, code, closed):
     other = Typist(studio)
     other.start()
-    told = {}
+    message = {}
     with pytest.raises(
         ConnectionClosed
     ) as end:  # by whichever learns of it first, the sending or the reading
@@ -369,17 +370,17 @@ def test_what_is_no_message_closes_the_socket_and_says_why(studio, typist, garba
         else:
             other.ws.send(garbage)
         while True:
-            told = other.recv()
-    assert end.value.rcvd.code == closed and (code is None or told["error"]["code"] == code)
+            message = other.recv()
+    assert end.value.rcvd.code == closed and (code is None or message["error"]["code"] == code)
     assert typist.say("好的。").end["type"] == "speech.audio.done", "and nobody else notices"
 
 
 def test_a_failure_in_mid_speech_is_told_and_the_next_one_works(typist):
-    heard = typist.say("你好，", mode="instruct", instructions="seconds=5 fail=3")
+    reply = typist.say("你好，", mode="instruct", instructions="seconds=5 fail=3")
     assert (
-        heard.end["type"] == "speech.failed"
-        and heard.end["error"]["code"] == "fault"
-        and heard.end["samples"] * 2 == len(heard.pcm) > 0
+        reply.end["type"] == "speech.failed"
+        and reply.end["error"]["code"] == "fault"
+        and reply.end["samples"] * 2 == len(reply.pcm) > 0
     )
     assert typist.say("好的。").end["type"] == "speech.audio.done"
 
@@ -393,15 +394,15 @@ def test_who_falls_silent_is_not_waited_for():
         ):
             one = Typist(small)
             begin(one)
-            told = one.hear(until=("error",), timeout=10).end
-            assert told["error"]["code"] == "idle"
+            message = one.hear(until=("error",), timeout=10).end
+            assert message["error"]["code"] == "idle"
             with pytest.raises(ConnectionClosed):
                 one.recv()
         one = Typist(small)
-        heard = one.say(
+        reply = one.say(
             "你好，", mode="instruct", instructions="seconds=3 first=2 rtf=1"
         )  # whoever listens may be silent, and need not hear anything yet
-        assert heard.end["type"] == "speech.audio.done" and len(heard.pcm) == 144000
+        assert reply.end["type"] == "speech.audio.done" and len(reply.pcm) == 144000
         one.start(mode="instruct", instructions="seconds=20", credit=2400)
         one.text("你好，")
         one.send(type="end")
@@ -415,8 +416,8 @@ def test_a_recording_may_come_along(typist):
     import base64
 
     sound = base64.b64encode(clip(4)).decode()
-    heard = typist.say("你好，", ref_audio=sound, ref_text="hello", consent=True)
-    assert heard.end["type"] == "speech.audio.done" and heard.of("speech.begin")[0][
+    reply = typist.say("你好，", ref_audio=sound, ref_text="hello", consent=True)
+    assert reply.end["type"] == "speech.audio.done" and reply.of("speech.begin")[0][
         "voice"
     ].startswith("draft-")
 
@@ -474,11 +475,11 @@ def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
 
     def leave(n: int, rounds: int) -> None:
         one = Typist(studio)
-        asked = (
+        params = (
             SLOW if n % 3 else {"mode": "instruct", "instructions": "seconds=0.1"}
         )  # dropped in mid-speech, or while all is said and more text awaited
         moves = [
-            lambda: one.start(**asked),
+            lambda: one.start(**params),
             lambda: one.text("你好，今天"),
             lambda: one.recv(),
             lambda: one.text("天气真好。再说一句。"),

@@ -33,8 +33,8 @@ def big(tmp_path_factory):
         str(root),
         engine="cosyvoice2",
         env={"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_STALL_S": "20"},
-    ) as told:
-        yield told
+    ) as studio:
+        yield studio
 
 
 def _parent(process: Path) -> str:
@@ -44,11 +44,11 @@ def _parent(process: Path) -> str:
         return ""
 
 
-def silence(one: Typist, heard, timeout: float = 1.5):
+def silence(one: Typist, reply, timeout: float = 1.5):
     with pytest.raises(TimeoutError):
         while True:
-            heard = one.hear(until="sound", heard=heard, timeout=timeout)
-    return heard
+            reply = one.hear(until="sound", heard=reply, timeout=timeout)
+    return reply
 
 
 def test_it_speaks_the_first_clause_before_the_second_is_sent_and_the_same_however_it_comes(big):
@@ -61,14 +61,14 @@ def test_it_speaks_the_first_clause_before_the_second_is_sent_and_the_same_howev
     ), "one run: the model reads while it speaks"
     one.start(credit=1 << 40)
     one.text(FIRST)
-    heard = one.hear(until="sound", timeout=60)
-    assert heard.of("speech.sentence")[0]["text"] == FIRST.strip()
-    heard = silence(one, heard)
-    early = len(heard.pcm)
+    reply = one.hear(until="sound", timeout=60)
+    assert reply.of("speech.sentence")[0]["text"] == FIRST.strip()
+    reply = silence(one, reply)
+    early = len(reply.pcm)
     one.text(*REST)
     one.send(type="end")
-    heard = one.hear(heard=heard, timeout=60)
-    assert 0 < early < len(heard.pcm) and heard.pcm == whole.pcm
+    reply = one.hear(heard=reply, timeout=60)
+    assert 0 < early < len(reply.pcm) and reply.pcm == whole.pcm
     assert one.say(*FIRST, *REST).pcm == whole.pcm
     one.close()
 
@@ -78,12 +78,12 @@ def test_flush_ends_what_was_said_and_the_next_begins_anew(big):
     one.start(credit=1 << 40)
     one.text("Wait a moment please")
     one.send(type="flush")
-    heard = silence(one, one.hear(until="sound", timeout=60))
-    assert len(heard.pcm) > 0
+    reply = silence(one, one.hear(until="sound", timeout=60))
+    assert len(reply.pcm) > 0
     one.text("here it is. ")
     one.send(type="end")
-    heard = one.hear(heard=heard, timeout=60)
-    assert [m["index"] for m in heard.of("speech.sentence")] == [0, 1] and heard.end[
+    reply = one.hear(heard=reply, timeout=60)
+    assert [m["index"] for m in reply.of("speech.sentence")] == [0, 1] and reply.end[
         "type"
     ] == "speech.audio.done"
     one.close()
@@ -94,11 +94,11 @@ def test_cancel_while_it_waits_for_text_and_while_it_speaks(big):
     for text in ("Hi you, ", FIRST, FIRST + "".join(REST)):
         request = one.start()
         one.text(text)
-        heard = one.hear(until=("speech.begin",), timeout=60)
+        reply = one.hear(until=("speech.begin",), timeout=60)
         one.send(type="cancel")
-        heard = one.hear(heard=heard, request=request)
-        assert heard.end["type"] == "speech.cancelled" and heard.end["samples"] * 2 == len(
-            heard.pcm
+        reply = one.hear(heard=reply, request=request)
+        assert reply.end["type"] == "speech.cancelled" and reply.end["samples"] * 2 == len(
+            reply.pcm
         )
     assert idle(settle(big, idle))
     assert one.say("Good bye. ").end["type"] == "speech.audio.done"

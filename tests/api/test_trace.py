@@ -20,12 +20,12 @@ TEXT = {
 SPEECH = {**TEXT, "voice": "starter-zh-high", "response_format": "pcm"}
 
 
-def soon(ask, want, limit_s: float = 5.0):
+def soon(ask, condition, limit_s: float = 5.0):
     """What `ask()` gives once `want` holds of it: the last words of a request are written behind
     the reader's back.
     """
     end = time.monotonic() + limit_s
-    while not want(got := ask()) and time.monotonic() < end:
+    while not condition(got := ask()) and time.monotonic() < end:
         time.sleep(0.02)
     return got
 
@@ -42,8 +42,8 @@ def counts(http) -> dict[tuple[str, str], float]:
 
 def test_the_end_of_a_stream_tells_where_the_time_went(studio):
     one = Socket(studio)
-    heard = one.say(TEXT)
-    trace, end = heard.of("end")[0]["trace"], heard.of("end")[0]
+    reply = one.say(TEXT)
+    trace, end = reply.of("end")[0]["trace"], reply.of("end")[0]
     assert trace["whole"].keys() == {"text", "queue", "encode", "socket"}, (
         "the tone engine names no stages, and none is invented"
     )
@@ -53,16 +53,16 @@ def test_the_end_of_a_stream_tells_where_the_time_went(studio):
         and trace["whole"]["socket"] >= trace["first"]["socket"] > 0
     )
     assert abs(sum(trace["first"].values()) - trace["sent_ms"]) < 0.1
-    assert not any("trace" in m for op in ("begin", "info") for m in heard.of(op))
+    assert not any("trace" in m for op in ("begin", "info") for m in reply.of(op))
     record = one.http.get(f"/tts/result/{end['job']}.json")
     assert record.headers["cache-control"] == "no-store"
-    told = record.json()
-    assert told["trace"] == trace and (
-        told["job"],
-        told["state"],
-        told["samples"],
-        told["rate"],
-        told["seed"],
+    result = record.json()
+    assert result["trace"] == trace and (
+        result["job"],
+        result["state"],
+        result["samples"],
+        result["rate"],
+        result["seed"],
     ) == (end["job"], "done", end["samples"], 24000, 5)
     other = Socket(studio)
     assert other.http.get(f"/tts/result/{end['job']}.json").status_code == 404, "another visitor's"
@@ -94,9 +94,9 @@ def test_the_plain_api_offers_it_by_the_id_of_the_job(studio):
 def test_a_stream_under_way_and_a_stopped_one_tell_what_is_known(studio):
     one = Socket(studio)
     seq = one.start({**TEXT, "instructions": "seconds=60"}, credit=24000)
-    while (told := one.recv()) and (isinstance(told, bytes) or told["op"] != "begin"):
+    while (message := one.recv()) and (isinstance(message, bytes) or message["op"] != "begin"):
         pass
-    job = told["job"]
+    job = message["job"]
     running_ = soon(
         lambda: one.http.get(f"/tts/result/{job}.json").json(), lambda r: "sent_ms" in r["trace"]
     )
@@ -119,10 +119,10 @@ def test_a_stream_under_way_and_a_stopped_one_tell_what_is_known(studio):
 
 def test_an_engine_with_stages_of_its_own_names_them():
     with running(engine="builtin") as studio, studio.client() as http:
-        heard = Socket(studio, http).say(
+        reply = Socket(studio, http).say(
             {"input": "Good morning, everyone. This is a second sentence.", "seed": 1}
         )
-        trace = heard.of("end")[0]["trace"]
+        trace = reply.of("end")[0]["trace"]
         assert trace["whole"].keys() - {"voice"} == {
             "text",
             "queue",

@@ -41,20 +41,20 @@ class Typist:
             additional_headers=headers,
         )
 
-    def send(self, **told) -> None:
-        self.ws.send(json.dumps(told))
+    def send(self, **fields) -> None:
+        self.ws.send(json.dumps(fields))
 
     def recv(self, timeout: float = 20) -> dict | bytes:
         raw = self.ws.recv(timeout)
         return raw if isinstance(raw, bytes) else json.loads(raw)
 
-    def start(self, **asked) -> int:
+    def start(self, **fields) -> int:
         """Number of the request."""
-        self.send(type="start", **{"voice": "starter-zh-high", "seed": 5, **asked})
-        while (told := self.recv())["type"] == "speech.cancelled":
+        self.send(type="start", **{"voice": "starter-zh-high", "seed": 5, **fields})
+        while (message := self.recv())["type"] == "speech.cancelled":
             pass
-        assert told["type"] == "speech.started", told
-        return told["request"]
+        assert message["type"] == "speech.started", message
+        return message["request"]
 
     def text(self, *deltas: str) -> None:
         for delta in deltas:
@@ -88,8 +88,8 @@ class Typist:
             if until == "sound":
                 return heard
 
-    def say(self, *deltas: str, **asked) -> Heard:
-        request = self.start(**{"credit": 1 << 40, **asked})
+    def say(self, *deltas: str, **fields) -> Heard:
+        request = self.start(**{"credit": 1 << 40, **fields})
         self.text(*deltas)
         self.send(type="end")
         return self.hear(request=request)

@@ -316,7 +316,7 @@ class Studio(Player):
 
 
 def make_voice(context, url: str) -> str:
-    told = context.request.post(
+    answer = context.request.post(
         url + "/v1/audio/voices",
         multipart={
             "name": "tone",
@@ -325,8 +325,8 @@ def make_voice(context, url: str) -> str:
             "audio_sample": {"name": "a.wav", "mimeType": "audio/wav", "buffer": clip()},
         },
     )
-    assert told.ok, told.text()
-    return told.json()["id"]
+    assert answer.ok, answer.text()
+    return answer.json()["id"]
 
 
 def wav_samples(data: bytes) -> np.ndarray:

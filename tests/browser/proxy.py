@@ -95,12 +95,14 @@ class Proxy:
             )
             return await writer.drain()
         up_reader, up_writer = await asyncio.open_connection(*self._target)
-        kept = [line for line in lines if is_upgrade or not line.lower().startswith("connection:")]
+        header_lines = [
+            line for line in lines if is_upgrade or not line.lower().startswith("connection:")
+        ]
         up_writer.write(
             "\r\n".join(
                 [
                     f"{method} {path[len(self._prefix) :] or '/'} {version}",
-                    *kept,
+                    *header_lines,
                     *([] if is_upgrade else ["Connection: close"]),
                     "",
                     "",
@@ -122,25 +124,25 @@ class Proxy:
         head = await up_reader.readuntil(b"\r\n\r\n")
         at_once = b"x-accel-buffering: no" in head.lower()
         writer.write(head)
-        gone, held = (
+        disconnect_task, buffer = (
             asyncio.ensure_future(reader.read(1)),
             b"",
         )  # the client leaving ends the request upstream too
         try:
             while True:
                 more = asyncio.ensure_future(up_reader.read(65536))
-                await asyncio.wait({more, gone}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({more, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
                 if not more.done() or not (data := more.result()):
                     more.cancel()
                     break
-                writer.write(data if at_once else held)
-                held = data
+                writer.write(data if at_once else buffer)
+                buffer = data
                 await writer.drain()
             if not at_once:
-                writer.write(held)
+                writer.write(buffer)
                 await writer.drain()
         finally:
-            gone.cancel()
+            disconnect_task.cancel()
 
     async def _join(self, reader, writer, up_reader, up_writer) -> None:
         self.upgrades += 1

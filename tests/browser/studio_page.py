@@ -205,7 +205,7 @@ class StudioPage:
         """
         if not self.js("!!window.axe"):
             self.page.evaluate(AXE)
-        found = self.js(
+        violations = self.js(
             """async rules => {
               const moves = document
                 .getAnimations()
@@ -253,7 +253,7 @@ class StudioPage:
             }""",
             RULES,
         )
-        return found
+        return violations
 
 
 def clip(

@@ -123,14 +123,14 @@ class Walk(StudioPage):
         ends, in either language.
         """
         counts = self.js("['clicks', 'keys'].map(k => Number(sessionStorage[k] || 0))")
-        told = (*counts, self.first_ms, self.js("delay"))
+        figures = (*counts, self.first_ms, self.js("delay"))
         self.js("KK.player.stop()")
         for lang in (self.lang, "en" if self.lang == "zh" else "zh"):
             if self.js("KK.lang") != lang:
                 self.js("l => KK.setLang(l)", lang)
             assert self.violations() == [], lang
         assert not self.errors
-        return told
+        return figures
 
 
 def first_minute(chrome, url):
@@ -225,7 +225,7 @@ def demo_links(chrome, url):
         w.press("[data-do=sharevoice]")
         w.press("[data-shareform] [type=submit]")
         link = w.page.wait_for_selector("#kk-sharelink").evaluate("e => e.value ?? e.textContent")
-        told = w.end()
+        figures = w.end()
     with chrome.new_context(
         bypass_csp=True
     ) as stranger:  # what is asked here is no script of the page's
@@ -242,7 +242,12 @@ def demo_links(chrome, url):
         assert guest.evaluate(LEVEL, "player") > 0.005, "silence"
         more = guest.evaluate("['clicks', 'keys'].map(k => Number(sessionStorage[k] || 0))")
         first = guest.evaluate("KK.player.counters.firstAudibleMs")
-        return (told[0] + more[0], told[1] + more[1], first, max(told[3], guest.evaluate("delay")))
+        return (
+            figures[0] + more[0],
+            figures[1] + more[1],
+            first,
+            max(figures[3], guest.evaluate("delay")),
+        )
 
 
 def settings(chrome, url):
@@ -317,8 +322,8 @@ def world(folder: Path):
         yield Visits(b), studio.url
 
 
-def row(name: str, told: tuple) -> str:
-    clicks, keys, first_ms, delay_ms = told
+def row(name: str, figures: tuple) -> str:
+    clicks, keys, first_ms, delay_ms = figures
     return f"| {name} | {clicks} | {keys} | {first_ms:.0f} ms | {delay_ms:.0f} ms |"
 
 
@@ -333,24 +338,24 @@ HEAD = (
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    with world(tmp_path_factory.mktemp("models")) as made:
-        yield made
+    with world(tmp_path_factory.mktemp("models")) as setup:
+        yield setup
 
 
 @pytest.mark.parametrize("name", JOURNEYS)
 def test_journey(here, name):
-    told = JOURNEYS[name](*here)
-    print(row(name, told))
-    assert told[0] + told[1] > 0 and told[2] > 0
+    figures = JOURNEYS[name](*here)
+    print(row(name, figures))
+    assert figures[0] + figures[1] > 0 and figures[2] > 0
 
 
 def main() -> None:
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder, world(Path(folder)) as made:
+    with tempfile.TemporaryDirectory() as folder, world(Path(folder)) as setup:
         print(*HEAD, sep="\n")
         for name, walk in JOURNEYS.items():
-            print(row(name, walk(*made)), flush=True)
+            print(row(name, walk(*setup)), flush=True)
 
 
 if __name__ == "__main__":

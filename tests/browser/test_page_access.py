@@ -44,8 +44,8 @@ HEARD = """window.heard = 0;
 @pytest.fixture(scope="module")
 def lone():
     """A studio of its own: keys close it for everyone."""
-    with running() as told:
-        yield told
+    with running() as studio:
+        yield studio
 
 
 def opened(chrome, lone, tab: str, **kw) -> StudioPage:
@@ -117,11 +117,11 @@ def guest(chrome, url: str, size=(390, 844), lang: str = "en", init: str = HEARD
 # ---- links ---------------------------------------------------------------------------------------
 def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
     with opened(chrome, lone, "voices") as p:
-        made = share(p)
+        link = share(p)
         assert (
-            made["url"].startswith(lone.url + "/d/")
-            and made["url"] in made["frame"]
-            and "<iframe" in made["frame"]
+            link["url"].startswith(lone.url + "/d/")
+            and link["url"] in link["frame"]
+            and "<iframe" in link["frame"]
         )
         assert not p.page.locator(".kk-qr").count() and p.violations() == []
         p.page.click("[data-do=shareleave]")
@@ -138,7 +138,7 @@ def test_a_link_is_made_from_a_voices_card_listed_and_taken_back(chrome, lone):
         p.page.wait_for_function(
             "document.querySelector('#kk-demos .kk-accrow').innerText.includes('Taken back')"
         )
-        assert p.page.request.get(made["url"]).status == 403
+        assert p.page.request.get(link["url"]).status == 403
         assert p.errors == []
 
 
@@ -154,18 +154,18 @@ def test_the_qr_code_leads_to_an_address_that_was_chosen_and_on_loopback_there_i
         assert "--host 0.0.0.0 --auth" in p.page.input_value("#kk-sharehow")
         assert not p.page.locator(".kk-qr, #kk-share-at").count() and p.violations() == []
         p.page.click("[data-do=shareleave]")
-        hosts, asked = ["192.168.1.20:7860", "172.17.0.1:7860"], []
+        hosts, qr_urls = ["192.168.1.20:7860", "172.17.0.1:7860"], []
 
         def on_the_network(route) -> None:
-            told = route.fetch().json()
-            told["urls"] = [
-                {"url": f"http://{host}{told['path']}", "interface": name}
+            body = route.fetch().json()
+            body["urls"] = [
+                {"url": f"http://{host}{body['path']}", "interface": name}
                 for host, name in zip(hosts, ("wlan0", "docker0"), strict=True)
             ]
-            route.fulfill(status=201, json=told)
+            route.fulfill(status=201, json=body)
 
         def picture(route) -> None:
-            asked.append(parse_qs(urlsplit(route.request.url).query)["url"][0])
+            qr_urls.append(parse_qs(urlsplit(route.request.url).query)["url"][0])
             route.fulfill(body=SVG, content_type="image/svg+xml")
 
         p.page.route("**/v1/demos", on_the_network)
@@ -184,7 +184,7 @@ def test_the_qr_code_leads_to_an_address_that_was_chosen_and_on_loopback_there_i
         other = p.page.input_value("#kk-sharelink")
         assert f"//{hosts[1]}/d/" in other and other in p.page.input_value("#kk-shareframe")
         p.page.wait_for_function("document.querySelector('.kk-qr').complete")
-        assert asked == [link["url"], other] and p.violations() == [] and not p.errors
+        assert qr_urls == [link["url"], other] and p.violations() == [] and not p.errors
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_the_qr_code_leads_to_an_address_that_was_chosen_and_on_loopback_there_i
 )
 def test_the_page_of_a_link_speaks_on_a_phone_and_breaks_no_rule(chrome, lone, lang, size):
     with opened(chrome, lone, "voices") as p:
-        made = share(p)
-    context, page = guest(chrome, made["url"], size, lang)
+        link = share(p)
+    context, page = guest(chrome, link["url"], size, lang)
     assert page.evaluate("document.documentElement.lang") == ("zh-CN" if lang == "zh" else "en")
     assert page.input_value("textarea") == "Good evening." and (
         "字" in page.inner_text("main")
@@ -218,8 +218,8 @@ def test_the_page_of_a_link_speaks_on_a_phone_and_breaks_no_rule(chrome, lone, l
 def test_a_guest_without_a_socket_saves_what_was_heard(chrome, lone):
     """The link opens no file of the studio's, whichever way the sound came."""
     with opened(chrome, lone, "voices") as p:
-        made = share(p)
-    context, page = guest(chrome, made["url"] + "?transport=fetch")
+        link = share(p)
+    context, page = guest(chrome, link["url"] + "?transport=fetch")
     page.click("[data-do=go]")
     until(page, "KK.player.state === 'done'")
     assert page.evaluate("[KK.player.via, KK.player.url]") == ["fetch", None]
@@ -235,17 +235,17 @@ def test_a_guest_without_a_socket_saves_what_was_heard(chrome, lone):
 
 def test_a_dark_page_of_a_link_breaks_no_rule_and_one_that_ended_says_so(chrome, lone):
     with opened(chrome, lone, "voices") as p:
-        made = share(p)
-        context, page = guest(chrome, made["url"], color_scheme="dark")
+        link = share(p)
+        context, page = guest(chrome, link["url"], color_scheme="dark")
         assert violations(page) == []
         rows = p.page.request.get(lone.url + "/v1/demos").json()["data"]
         p.page.request.delete(
-            f"{lone.url}/v1/demos/{next(d['id'] for d in rows if d['url'] == made['url'])}"
+            f"{lone.url}/v1/demos/{next(d['id'] for d in rows if d['url'] == link['url'])}"
         )
         page.click("[data-do=go]")
         until(page, "KK.player.state === 'failed'")
         assert "taken back" in page.inner_text("[role=status]")
-        page.goto(made["url"])
+        page.goto(link["url"])
         page.wait_for_selector("h1")
         assert (
             "taken back" in page.inner_text("main")
@@ -257,12 +257,12 @@ def test_a_dark_page_of_a_link_breaks_no_rule_and_one_that_ended_says_so(chrome,
 
 def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lone):
     with opened(chrome, lone, "voices") as p:
-        made = share(p)
+        link = share(p)
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             body = (
-                f"<!doctype html>{made['frame']}"
+                f"<!doctype html>{link['frame']}"
                 if self.path == "/demo"
                 else f'<!doctype html><iframe src="{lone.url}/"></iframe>'
             ).encode()
@@ -305,26 +305,26 @@ def test_a_link_works_in_another_sites_frame_and_the_studio_does_not(chrome, lon
 def test_a_list_that_was_asked_for_before_a_link_ended_does_not_bring_it_back(chrome, lone):
     with opened(chrome, lone, "voices") as p:
         share(p)
-        held = []
+        pending = []
         p.page.route(
             "**/v1/demos",
             lambda r: (
-                held.append((r, r.fetch()))
-                if not held and r.request.method == "GET"
+                pending.append((r, r.fetch()))
+                if not pending and r.request.method == "GET"
                 else r.continue_()
             ),
         )
         p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.locator("#kk-demos").scroll_into_view_if_needed()
         for _ in range(400):
-            if not held:
+            if not pending:
                 p.page.wait_for_timeout(50)
         p.js("KK.access.load('demos')")
         live = p.page.locator("#kk-demos [data-do=demoask]").count()
         p.page.locator("#kk-demos [data-do=demoask]").first.click()
         p.page.click("#kk-demos [data-do=demodrop]")
         p.page.wait_for_function("!document.querySelector('#kk-demos [data-do=demodrop]')")
-        route, old = held[0]
+        route, old = pending[0]
         with p.page.expect_response("**/v1/demos"):
             route.fulfill(response=old)
         p.page.wait_for_timeout(100)  # it would have been drawn

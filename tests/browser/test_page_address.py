@@ -18,9 +18,9 @@ TABS = ("voices", "convert", "batch", "settings")
 @pytest.fixture(scope="module")
 def below():
     """A studio that is served below a path."""
-    with running("--root-path", ROOT) as told:
-        told.url += ROOT
-        yield told
+    with running("--root-path", ROOT) as studio:
+        studio.url += ROOT
+        yield studio
 
 
 def at(p: StudioPage, tab: str, tail: str, title: str) -> None:

@@ -193,11 +193,11 @@ def test_a_transcript_of_another_clip_is_asked_about(chrome, studio):
 def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(4, noise=0.02))
-        asked = lambda: [r.split("audio?")[1] for r in p.requests if "&varying=" in r]  # noqa: E731
+        clean_queries = lambda: [r.split("audio?")[1] for r in p.requests if "&varying=" in r]  # noqa: E731
         p.page.evaluate("document.querySelector('.kk-details').open = true")
         p.page.click("[data-do=ab][data-v=b]")
         p.page.wait_for_function("KK.listen.playing")
-        assert sorted(asked()) == ["clean=0&varying=false", "clean=0.6&varying=false"]
+        assert sorted(clean_queries()) == ["clean=0&varying=false", "clean=0.6&varying=false"]
         p.page.select_option("#kk-noise", "varying")
         p.page.wait_for_function("KK.draft().varying")
         assert p.violations() == []
@@ -212,7 +212,7 @@ def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
         p.page.click("[data-do=ab][data-v=a]")
         p.page.click("[data-do=ab][data-v=b]")
         p.page.wait_for_function("KK.listen.playing")
-        assert "clean=0.6&varying=true" in asked() and not p.errors
+        assert "clean=0.6&varying=true" in clean_queries() and not p.errors
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
@@ -228,11 +228,11 @@ def test_diagnostics_say_what_failed_and_nothing_that_was_written(chrome, studio
         p.page.click("#kk-engpop [data-do=report]")
         says(p, {"zh": "诊断信息已复制", "en": "Diagnostics copied"}[lang])
         words = p.js("navigator.clipboard.readText()")
-        told = json.loads(words)
+        report = json.loads(words)
         assert (
-            told["player"]["code"] in ("fault", "err.net")
-            and told["engine"]["version"]
-            and told["player"]["counters"]["underruns"] == p.js("KK.player.counters.underruns")
+            report["player"]["code"] in ("fault", "err.net")
+            and report["engine"]["version"]
+            and report["player"]["counters"]["underruns"] == p.js("KK.player.counters.underruns")
         )
         assert "Nobody" not in words and "fail=1" not in words and not p.errors
 

@@ -27,14 +27,14 @@ TOLD = {
 @pytest.fixture(scope="module")
 def own():
     """With a voice of each kind, and one from before consents were kept."""
-    with running() as told:
-        with told.client() as http:
-            given = http.post(
+    with running() as studio:
+        with studio.client() as http:
+            consent_id = http.post(
                 "/v1/audio/voice_consents",
                 files={"recording": clip(2)},
                 data={"name": "Lin <Wan>", "language": "zh"},
             ).json()["id"]
-            made = {
+            voice_ids = {
                 name: (
                     http.post(
                         "/v1/audio/voices",
@@ -43,20 +43,20 @@ def own():
                     ).json()["id"]
                 )
                 for name, words in (
-                    ("Recorded", given),
+                    ("Recorded", consent_id),
                     ("Words", "Anna, <b>by letter</b>"),
                     ("Old", "x"),
                 )
             }
-        record = told.data_dir / "voices" / made["Old"] / "voice.json"
+        record = studio.data_dir / "voices" / voice_ids["Old"] / "voice.json"
         record.write_text(
             json.dumps(
                 json.loads(record.read_text("utf-8")) | {"consent": "", "created_at": 1.6e9}
             ),
             "utf-8",
         )
-        data = told.data_dir
-        yield told, data
+        data = studio.data_dir
+        yield studio, data
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
@@ -94,9 +94,9 @@ def test_when_and_by_whom_is_on_the_card(chrome, own, lang):
 def test_one_from_before_consents_were_kept_says_so(chrome, own):
     """Read from the disk, as it lies there when the studio starts again."""
     _, data = own
-    with running(data_dir=data) as again:
+    with running(data_dir=data) as studio:
         for lang in TOLD:
-            with StudioPage(chrome, again.url, lang) as p:
+            with StudioPage(chrome, studio.url, lang) as p:
                 p.page.click("[role=tab][aria-controls=kk-tab-voices]")
                 p.page.wait_for_selector(".kk-agreed")
                 assert (

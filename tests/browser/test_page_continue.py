@@ -134,7 +134,7 @@ def test_one_tab_sounds_and_takes_appear_in_both(chrome, studio):
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_the_button_says_what_it_does_and_an_error_stays_on_its_tab(chrome, studio, lang):
-    said = {
+    phrases = {
         "zh": ["生成音频", "转换声音", "开始批量", "去合成", "生成的声音在这里播放"],
         "en": ["Generate", "Convert", "Start batch", "Go to Speak", "What you generate plays here"],
     }[lang]
@@ -147,11 +147,15 @@ def test_the_button_says_what_it_does_and_an_error_stays_on_its_tab(chrome, stud
         p.page.wait_for_function(
             "s => KK.player.state !== 'notext' && document.querySelector('.kk-golabel').innerText"
             " === s",
-            arg=said[3],
+            arg=phrases[3],
         )
-        assert p.status() == said[4] and p.page.get_attribute(".kk-bar", "data-tone") == ""
+        assert p.status() == phrases[4] and p.page.get_attribute(".kk-bar", "data-tone") == ""
         assert p.violations() == []
-        for name, words in (("convert", said[1]), ("batch", said[2]), ("settings", said[3])):
+        for name, words in (
+            ("convert", phrases[1]),
+            ("batch", phrases[2]),
+            ("settings", phrases[3]),
+        ):
             p.page.click(tab(name))
             p.page.wait_for_function(
                 "s => document.querySelector('.kk-golabel').innerText === s", arg=words
@@ -159,6 +163,6 @@ def test_the_button_says_what_it_does_and_an_error_stays_on_its_tab(chrome, stud
         p.go()
         p.page.wait_for_function("KK.tabNow() === 'speak'")
         p.page.wait_for_function(
-            "s => document.querySelector('.kk-golabel').innerText === s", arg=said[0]
+            "s => document.querySelector('.kk-golabel').innerText === s", arg=phrases[0]
         )
-        assert p.page.inner_text(go) == said[0] and not p.errors
+        assert p.page.inner_text(go) == phrases[0] and not p.errors

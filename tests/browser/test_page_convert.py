@@ -69,8 +69,8 @@ def test_a_recording_becomes_a_take_in_another_voice(chrome, studio):
         p.until("done")
         p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         p.page.click(".kk-take [data-do=reroll] >> nth=1")
-        again = p.wait_takes(3)[0]
-        assert (again["mode"], again["voice"]) == ("convert", take["voice"])
+        second_take = p.wait_takes(3)[0]
+        assert (second_take["mode"], second_take["voice"]) == ("convert", take["voice"])
         p.page.click(".kk-take [data-do=restore] >> nth=1")
         p.page.wait_for_function("KK.tabNow() === 'convert'")
         assert not p.errors

@@ -35,20 +35,20 @@ WORDS = {
 }  # fmt: skip
 
 
-def with_doctor(**told) -> dict:
-    model = {"name": "my model", "engine": "cosyvoice2", "state": "speaks", "doctor": told}
+def with_doctor(**report) -> dict:
+    model = {"name": "my model", "engine": "cosyvoice2", "state": "speaks", "doctor": report}
     return {**BIG, "title": "my model", "models": [model]}
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_a_model_is_examined_and_its_profile_agreed_to(chrome, studio, lang):
-    none, runs, done, agree, found, agreed = WORDS[lang]
+    none, runs, done, agree, finding, agreed = WORDS[lang]
     with StudioPage(chrome, studio.url, lang) as p:
-        asked: list[str] = []
+        calls: list[str] = []
 
         def answer(route) -> None:
             request = route.request
-            asked.append(f"{request.method} {request.url.partition('/tts/')[2]}")
+            calls.append(f"{request.method} {request.url.partition('/tts/')[2]}")
             route.fulfill(body=json.dumps(FOUND), content_type="application/json")
 
         p.page.route("**/tts/model/*", answer)
@@ -71,7 +71,7 @@ def test_a_model_is_examined_and_its_profile_agreed_to(chrome, studio, lang):
         p.js("KK.askEngine()")
         says(done)
         card.locator("[data-do=modelreport]").click()
-        says(found)
+        says(finding)
         assert not card.locator("li b b").count(), "what was found is text"
         assert p.violations() == []
         health.told = with_doctor(state="done", items=2, failed=1, profile=BEST, agreed=True)
@@ -79,7 +79,7 @@ def test_a_model_is_examined_and_its_profile_agreed_to(chrome, studio, lang):
         card.locator("[data-do=modelagree]").click()
         says(agreed)
         assert not card.locator("[data-do=modelagree]").count()
-        assert asked == [
+        assert calls == [
             "POST model/examine?model=my%20model",
             "GET model/report?model=my%20model",
             "POST model/agree?model=my%20model",

@@ -40,8 +40,8 @@ LOADING = {"zh": "CosyVoice2 载入中 43%", "en": "Loading CosyVoice2 43%"}
 class Health:
     """Stands in for GET /tts/health, so that each state comes when the test wants it."""
 
-    def __init__(self, page: StudioPage, told: dict):
-        self.page, self.told, self.asked = page, told, 0
+    def __init__(self, page: StudioPage, health: dict):
+        self.page, self.told, self.asked = page, health, 0
         page.page.route("**/tts/health", self._answer)
         page.js("KK.askEngine()")
         page.record_toasts()
@@ -50,8 +50,8 @@ class Health:
         self.asked += 1
         route.fulfill(body=json.dumps(self.told), content_type="application/json")
 
-    def tell(self, told: dict, until: str) -> None:
-        self.told = told
+    def tell(self, health: dict, until: str) -> None:
+        self.told = health
         self.page.js("KK.askEngine()")
         self.page.page.wait_for_function(
             "s => document.querySelector('.kk-eng').innerText.includes(s)", arg=until
@@ -103,17 +103,18 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
 def test_an_answer_that_was_overtaken_changes_nothing(chrome, studio):
     with StudioPage(chrome, studio.url, "en") as p:
         health = Health(p, BIG)
-        held = []
+        pending = []
         p.page.unroute("**/tts/health")
         p.page.route(
-            "**/tts/health", lambda route: held.append(route) if not held else health._answer(route)
+            "**/tts/health",
+            lambda route: pending.append(route) if not pending else health._answer(route),
         )
         p.js("() => { window.first = KK.askEngine(); }")
         for _ in range(400):
-            if not held:
+            if not pending:
                 p.page.wait_for_timeout(50)
         health.tell({**BASIC, "coming": COMING}, LOADING["en"])
-        held[0].fulfill(body=json.dumps(BIG), content_type="application/json")
+        pending[0].fulfill(body=json.dumps(BIG), content_type="application/json")
         p.js("window.first")
         p.page.wait_for_timeout(100)  # a draw would have come
         assert (
@@ -138,17 +139,17 @@ def test_what_the_page_was_opened_with_changes_nothing_once_it_has_asked(chrome,
                 .then(r => r.arrayBuffer())
                 .then(() => 0)"""
         )
-        held = []
-        p.page.route("**/queue/join*", lambda r: held.append(r))
+        pending = []
+        p.page.route("**/queue/join*", lambda r: pending.append(r))
         p.page.reload()
         p.ready()
         Health(p, {**BASIC, "coming": COMING})
-        assert LOADING["en"] in p.page.inner_text(".kk-eng") and p.takes() == [] and held
+        assert LOADING["en"] in p.page.inner_text(".kk-eng") and p.takes() == [] and pending
         p.instruct("seconds=30 rtf=1")  # so that it says something else than the page itself did
         p.go()
         p.until("playing")
         p.page.unroute("**/queue/join*")
-        for route in held:
+        for route in pending:
             route.continue_()
         p.wait_takes(1)  # what the page was opened with is there
         assert (
@@ -293,9 +294,10 @@ def test_the_model_is_downloaded_from_the_pop_over(chrome, studio):
             "POST /model/pause",
             "POST /model/fetch",
         ]
-        left = {"source": "modelscope", "reason": "HTTP 404.", "reason_zh": "返回了 404。"}
+        failed_source = {"source": "modelscope", "reason": "HTTP 404.", "reason_zh": "返回了 404。"}
         health.tell(
-            {**BASIC, "model": {**model, "source": "hf-mirror", "p": 44, "left": left}}, "44%"
+            {**BASIC, "model": {**model, "source": "hf-mirror", "p": 44, "left": failed_source}},
+            "44%",
         )
         assert "下载源：HF Mirror，因为 ModelScope 下载失败：返回了 404。" in p.page.inner_text(
             "#kk-engpop"

@@ -53,8 +53,8 @@ def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome
         p.page.wait_for_selector("#kk-set-keep input")
         p.page.wait_for_function("document.activeElement.closest('#kk-set-keep')")
         assert p.js("KK.chosen('kk-set-keep')") == "36500"
-        told = p.page.inner_text("#kk-storage")
-        assert "同一账号" in told and "磁盘还剩" in told and p.violations() == []
+        text = p.page.inner_text("#kk-storage")
+        assert "同一账号" in text and "磁盘还剩" in text and p.violations() == []
         p.page.click("#kk-set-keep label:has(input[value='7'])")
         p.page.wait_for_function("KK.storageInfo().days === 7")
         p.page.click("[role=tab][aria-controls=kk-tab-speak]")
@@ -87,8 +87,8 @@ def test_takes_come_down_in_the_format_that_was_chosen_once(chrome, studio):
                 name, data = saved(p, selector)
                 assert name.endswith(f".{kind}") and data.startswith(head)
             with av.open(io.BytesIO(data)) as file:
-                told = {**file.metadata, **file.streams.audio[0].metadata}
-                assert "AI-generated" in str(told)
+                tags = {**file.metadata, **file.streams.audio[0].metadata}
+                assert "AI-generated" in str(tags)
             with zipfile.ZipFile(io.BytesIO(saved(p, "[data-do=savezip]")[1])) as z:
                 (row,) = json.loads(z.read("manifest.json"))
                 assert row["file"].endswith(f".{kind}") and z.read(row["file"]).startswith(head)

@@ -25,7 +25,7 @@ def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
         p.instruct("rtf=0.5 seconds=4")
         p.page.click("h1")  # the sound context is made by the first gesture
         p.page.wait_for_timeout(200)
-        said = p.js(
+        delay_ms = p.js(
             """() => {
               const bar = document.querySelector(".kk-bar"),
                 go = document.querySelector("[data-do=go]");
@@ -42,7 +42,7 @@ def test_a_press_changes_the_bar_within_its_own_task(chrome, studio):
               });
             }"""
         )
-        assert said <= 20, "the event reached the player without leaving the browser's own turn"
+        assert delay_ms <= 20, "the event reached the player without leaving the browser's own turn"
         p.until("playing")
         assert p.js(
             """() => {
@@ -91,9 +91,9 @@ def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, stu
         p.page.fill("#kk-text textarea", "清晨的风从窗口吹进来。" * 363)
         p.go()
         p.until("playing")
-        told = p.js("KK.askEngine().then(() => KK.engine())")
+        health = p.js("KK.askEngine().then(() => KK.engine())")
         p.page.route(
-            "**/tts/health", lambda r: r.fulfill(json=told)
+            "**/tts/health", lambda r: r.fulfill(json=health)
         )  # what is news of the engine is drawn, and is not of the typing
         p.page.wait_for_timeout(300)
         p.js(
@@ -129,13 +129,13 @@ def test_typing_into_a_long_text_while_a_stream_plays_redraws_little(chrome, stu
         assert p.js("KK.player.state") in ("playing", "draining")
 
 
-def walk(p: StudioPage, want: str, most: int = 90) -> None:
+def walk(p: StudioPage, target: str, most: int = 90) -> None:
     """Tab until `want` has the focus; at each stop the focus must be seen and not lie under the
     bars.
     """
     for _ in range(most):
         p.page.keyboard.press("Tab")
-        told = p.js(
+        element = p.js(
             """want => {
               const e = document.activeElement;
               if (!e || e === document.body) return null;
@@ -155,15 +155,15 @@ def walk(p: StudioPage, want: str, most: int = 90) -> None:
                 name: e.outerHTML.slice(0, 90)
               };
             }""",
-            want,
+            target,
         )
-        if told is None:
+        if element is None:
             continue
-        assert told["shown"], told["name"]
-        assert not told["under"], told["name"]
-        if told["hit"]:
+        assert element["shown"], element["name"]
+        assert not element["under"], element["name"]
+        if element["hit"]:
             return
-    raise AssertionError(f"{want} cannot be reached by Tab")
+    raise AssertionError(f"{target} cannot be reached by Tab")
 
 
 def test_keyboard_alone(chrome, studio):

@@ -98,8 +98,8 @@ def test_every_control_stays_while_a_sound_streams(chrome, studio):
         p.page.fill("#kk-text textarea", "换语言，不换声音。Nothing else.")
         p.page.click(".kk-adv > button")
         p.page.wait_for_selector("#kk-language input")
-        wanted = {"speed": 1.25, "seed": "42", "random": False, "profile": "smooth"}
-        p.js("v => KK.put(v)", wanted | {"language": "zh"})
+        settings = {"speed": 1.25, "seed": "42", "random": False, "profile": "smooth"}
+        p.js("v => KK.put(v)", settings | {"language": "zh"})
         p.page.wait_for_function(
             "KK.remembered().language === 'zh' && KK.remembered().seed === '42'"
         )
@@ -123,12 +123,12 @@ def test_every_control_stays_while_a_sound_streams(chrome, studio):
         p.page.fill("#kk-search-voices", "e") if p.page.is_visible("#kk-search-voices") else None
         tab(p, "speak")
         p.page.wait_for_timeout(500)
-        before, asked = p.js(CONTROLS), p.js(REQUEST)
-        assert asked["instructions"] and asked["language"] == "zh" and asked["seed"] == 42
+        before, request = p.js(CONTROLS), p.js(REQUEST)
+        assert request["instructions"] and request["language"] == "zh" and request["seed"] == 42
         # a long sound of the tone engine, begun as a take is made again: the form is not in it
         p.js(
             "params => KK.regenerate({...params, instructions: 'rtf=0.4 first=1 seconds=120'})",
-            asked,
+            request,
         )
         p.until("playing")
         job = p.js("KK.player.job")
@@ -148,5 +148,5 @@ def test_every_control_stays_while_a_sound_streams(chrome, studio):
         p.until("cancelled")
         for lang in ("en", "zh"):
             switch(p, lang)
-            assert p.js(REQUEST) == asked, f"in {lang}"
+            assert p.js(REQUEST) == request, f"in {lang}"
         assert not p.errors

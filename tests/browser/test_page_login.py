@@ -61,7 +61,7 @@ def test_a_page_asks_for_another_token_when_its_own_is_half_as_old_as_it_may_be(
     counts.
     """
     with logged_in(chrome, locked, "en") as p:
-        asked, links = (
+        token_requests, links = (
             [],
             (
                 "document.addEventListener('kk:link', () => { window.links = (window.links || 0) +"
@@ -70,14 +70,14 @@ def test_a_page_asks_for_another_token_when_its_own_is_half_as_old_as_it_may_be(
         )
 
         def session(route):
-            asked.append(1)
+            token_requests.append(1)
             route.fulfill(json={**route.fetch().json(), "token_s": token_s})
 
         p.context.route("**/tts/session", session)
         p.page.reload()
         p.ready()
         p.js(links)
-        n = len(asked)
+        n = len(token_requests)
         p.page.wait_for_function("window.links >= 3", timeout=60000)
-        assert (len(asked) > n) == (token_s < 1) and p.js("KK.player.via") == "ws"
+        assert (len(token_requests) > n) == (token_s < 1) and p.js("KK.player.via") == "ws"
         assert p.errors == []

@@ -46,47 +46,47 @@ def test_axe_finds_nothing_in_any_state(chrome, studio, lang, theme, size):
     """P1, and P3 and P9 on the way: what shifted while the page came up, and which hosts were
     asked.
     """
-    found = {}
+    violations = {}
     with StudioPage(chrome, studio.url, lang, theme, size, is_first=True) as p:
         assert sum(s["v"] for s in p.js("shifts")) <= 0.1, p.js("shifts")
-        found["start"] = p.violations()
+        violations["start"] = p.violations()
         p.upload(b"not audio")
         p.page.wait_for_selector("#kk-health .kk-warn[data-tone=bad]")
-        found["bad clip"] = p.violations()
+        violations["bad clip"] = p.violations()
         p.clip_in(clip(5, noise=0.03, cut=True))
         p.js(
             "() => { document.documentElement.dataset.voice = 'open';"
             " document.querySelector('.kk-details').open = true; }"
         )
-        found["warnings"] = p.violations()
+        violations["warnings"] = p.violations()
         p.page.click(".kk-adv > button")
         p.page.wait_for_selector("#kk-hop input", state="attached")
         named(p)
-        found["advanced"] = p.violations()
+        violations["advanced"] = p.violations()
         p.consent()
         p.instruct("rtf=0.6 seconds=120")
         p.go()
         p.until("playing")
-        found["streaming"] = p.violations()
+        violations["streaming"] = p.violations()
         p.go()
         p.until("cancelled")
         p.js("KK.player.show('queued', {n: 3, s: 12})")
-        found["queue"] = p.violations()
+        violations["queue"] = p.violations()
         p.js("KK.player.show('cancelled', {s: 1})")
         p.instruct("fail=1")
         p.go()
         p.until("failed")
         p.page.wait_for_selector(".kk-take[data-tone=bad]")
-        found["failed"] = p.violations()
+        violations["failed"] = p.violations()
         p.page.click(".kk-eng")
-        found["engine"] = p.violations()
+        violations["engine"] = p.violations()
         p.page.keyboard.press("Escape")
         for tab in ("voices", "settings"):
             p.page.click(f"[role=tab][aria-controls=kk-tab-{tab}]")
             p.page.wait_for_selector(SHOWN[tab])
             named(p)
-            found[tab] = p.violations()
-        assert {k: v for k, v in found.items() if v} == {}
+            violations[tab] = p.violations()
+        assert {k: v for k, v in violations.items() if v} == {}
         assert [
             r for r in p.requests if not r.startswith((studio.url, "blob:" + studio.url, "data:"))
         ] == []
@@ -184,10 +184,10 @@ def strangers(page: StudioPage, lang: str) -> list[str]:
 def remaining(page: StudioPage, lang: str) -> list[str]:
     """The strangers that stay: Gradio says its own words again a little later."""
     for _ in range(100):
-        if not (left := strangers(page, lang)):
+        if not (foreign_texts := strangers(page, lang)):
             break
         page.page.wait_for_timeout(100)
-    return left
+    return foreign_texts
 
 
 @pytest.mark.parametrize(("first", "then"), [("zh", "en"), ("en", "zh")])
@@ -221,13 +221,13 @@ def test_language_and_theme_switch_in_mid_stream(chrome, studio, first, then):
         p.js("KK.player.stop()")
         p.until("cancelled")
         p.page.wait_for_timeout(300)
-        left = {"speak": remaining(p, then)}
+        foreign_texts = {"speak": remaining(p, then)}
         for tab in ("voices", "settings"):
             p.page.click(f"[role=tab][aria-controls=kk-tab-{tab}]")
             p.page.wait_for_selector(SHOWN[tab])
             p.page.wait_for_timeout(500)
-            left[tab] = remaining(p, then)
-        assert {k: v for k, v in left.items() if v} == {}
+            foreign_texts[tab] = remaining(p, then)
+        assert {k: v for k, v in foreign_texts.items() if v} == {}
         assert not p.errors
 
 

@@ -76,7 +76,7 @@ def into(p: StudioPage, mode: str) -> None:
 
 def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
     """A take in each mode of the engine; n: takes that are there."""
-    modes, made = p.js("KK.engine().modes"), []
+    modes, takes = p.js("KK.engine().modes"), []
     for mode in (m for m in modes if m != "convert"):
         into(p, mode)
         if mode == "preset":
@@ -85,7 +85,7 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
         p.page.fill("#kk-text textarea", "Hi." if mode == "cross_lingual" else "好。")
         if mode == "instruct":
             p.page.click(f"#kk-style [data-v={CHIPS[engine]}]")
-        made.append(p.speak(n := n + 1, engine))
+        takes.append(p.speak(n := n + 1, engine))
     if "convert" in modes:
         p.page.click("[role=tab][aria-controls=kk-tab-convert]")
         if not p.page.locator("#kk-sourcecard .kk-strip").count():
@@ -97,19 +97,24 @@ def in_every_mode(p: StudioPage, engine: str, n: int) -> list[dict]:
             p.page.wait_for_selector("#kk-sourcecard .kk-strip")
             p.page.check("#kk-cvconsent")
         p.page.click("#kk-target [data-id^=starter-]")
-        made.append(p.speak(n + 1, engine))
+        takes.append(p.speak(n + 1, engine))
         p.page.click("[role=tab][aria-controls=kk-tab-speak]")
-    assert [take["mode"] for take in made] == modes
-    return made
+    assert [take["mode"] for take in takes] == modes
+    return takes
 
 
 def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_began_with(
     chrome, models, tmp_path
 ):
-    kept = tmp_path / "data"
+    data_dir = tmp_path / "data"
     with (
         running(
-            "--model-dir", str(models), "--model", NAMES["cosyvoice2"], engine="auto", data_dir=kept
+            "--model-dir",
+            str(models),
+            "--model",
+            NAMES["cosyvoice2"],
+            engine="auto",
+            data_dir=data_dir,
         ) as studio,
         StudioPage(chrome, studio.url, "zh", init=PHONE + PATIENT) as p,
     ):
@@ -117,12 +122,12 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
         assert p.js("KK.player.via") == "ws", "what a plain request hears no pause holds back"
         # ---- a long stream, and another model is chosen while it sounds --------------------------
         voice = p.js("KK.voices().find(v => v.starter && v.sample).id")
-        asked = {"input": LONG, "voice": voice, "mode": "cross_lingual", "seed": 5}
+        params = {"input": LONG, "voice": voice, "mode": "cross_lingual", "seed": 5}
         with httpx.Client(base_url=studio.url, timeout=60) as http:
             alone = samples(
                 http.post(
                     "/v1/audio/speech",
-                    json={**asked, "response_format": "wav", "model": NAMES["cosyvoice2"]},
+                    json={**params, "response_format": "wav", "model": NAMES["cosyvoice2"]},
                 ).content
             )
             assert {m["id"]: m["active"] for m in http.get("/v1/models").json()["data"]} == {
@@ -133,10 +138,10 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
                 NAMES["cosyvoice3"]: False,
                 OTHER: False,
             }
-            refused = http.post("/v1/audio/speech", json={**asked, "model": NAMES["cosyvoice1"]})
+            refused = http.post("/v1/audio/speech", json={**params, "model": NAMES["cosyvoice1"]})
             assert refused.status_code == 422 and refused.json()["error"]["code"] == "model_idle"
         p.page.mouse.click(700, 8)  # a gesture, so that sound may begin
-        p.js("asked => KK.regenerate(asked)", asked)
+        p.js("asked => KK.regenerate(asked)", params)
         p.until("playing")
         p.js(
             "KK.player.pause(true)"
@@ -162,15 +167,17 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
             timeout=60,
             cookies={c["name"]: c["value"] for c in p.context.cookies()},
         ) as http:
-            heard = samples(http.get(f"/tts/result/{take['id']}.wav").content)
-        assert np.array_equal(heard, alone), "to its last sample as if nobody had changed anything"
+            take_samples = samples(http.get(f"/tts/result/{take['id']}.wav").content)
+        assert np.array_equal(take_samples, alone), (
+            "to its last sample as if nobody had changed anything"
+        )
         # ---- the next is the new one's; its clip is encoded for it, in every mode ----------------
         p.clip_in(clip(4))
         p.page.fill("#kk-transcript textarea", SAID)
         p.consent()
-        made = in_every_mode(p, "cosyvoice1", 1)
-        assert {t["sample_rate"] for t in made} == {22050}
-        spoken = {t["mode"]: t["voice"] for t in made}
+        takes = in_every_mode(p, "cosyvoice1", 1)
+        assert {t["sample_rate"] for t in takes} == {22050}
+        spoken = {t["mode"]: t["voice"] for t in takes}
         assert spoken["preset"].startswith("preset-")
         into(p, "preset")
         assert {"中文女", "日语男", "韩语女"} <= set(
@@ -186,7 +193,7 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
             and p.page.locator("#kk-style [data-v=ningxia]").is_visible()
         )
         p.page.wait_for_selector("[data-do=token][data-v='[laughter]']")
-        took = in_every_mode(p, "cosyvoice3", 1 + len(made))
+        took = in_every_mode(p, "cosyvoice3", 1 + len(takes))
         assert {t["sample_rate"] for t in took} == {24000} and "机器人" in next(
             t for t in took if t["mode"] == "instruct"
         )["instruction"]
@@ -197,11 +204,11 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
             assert (
                 http.post(
                     "/v1/audio/speech",
-                    json={**asked, "input": "好。", "response_format": "wav", "model": OTHER},
+                    json={**params, "input": "好。", "response_format": "wav", "model": OTHER},
                 ).status_code
                 == 200
             )
         assert studio.state()["encoded"] > encoded, "a voice is encoded anew for other weights"
         p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         assert p.violations() == [] and not p.errors
-    assert (kept / "model").read_text().strip() == OTHER
+    assert (data_dir / "model").read_text().strip() == OTHER

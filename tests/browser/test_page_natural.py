@@ -45,14 +45,14 @@ PANEL = {  # state -> what the panel says of it, in either language, and what it
 
 @pytest.fixture(scope="module")
 def both():
-    with running(engine="builtin", natural="fast") as told:
-        yield told
+    with running(engine="builtin", natural="fast") as studio:
+        yield studio
 
 
 @pytest.fixture(scope="module")
 def loading():
-    with running(engine="builtin", natural="loading") as told:
-        yield told
+    with running(engine="builtin", natural="loading") as studio:
+        yield studio
 
 
 def choose(p: StudioPage, kind: str) -> None:
@@ -82,11 +82,15 @@ def test_switch_and_panel_follow_the_natural_voice(chrome, studio, lang):
             p.page.wait_for_function(
                 "s => KK.engine().natural === s && KK.engine().engine === 'builtin'", arg=state
             )
-            said = p.page.inner_text("#kk-engpop") + p.page.inner_text(".kk-eng")
-            here, not_here = words[lang]
-            assert [w for w in here if w not in said] == [] == [w for w in not_here if w in said], (
+            text = p.page.inner_text("#kk-engpop") + p.page.inner_text(".kk-eng")
+            expected_phrases, not_here = words[lang]
+            assert (
+                [w for w in expected_phrases if w not in text]
+                == []
+                == [w for w in not_here if w in text]
+            ), (
                 state,
-                said,
+                text,
             )
             assert shown(p, SWITCH) == (state in ("starting", "ready", "slow")), state
             assert p.violations() == [], state
@@ -160,10 +164,10 @@ def test_starters_are_heard_as_the_usual_voice_speaks_with_them(chrome, studio):
         p.page.wait_for_function("KK.engine().natural === 'slow'")
 
         def played() -> str:
-            with p.page.expect_request("**/sample*") as asked:
+            with p.page.expect_request("**/sample*") as request:
                 p.page.locator("#kk-health [data-do=demo]").first.click()
             p.js("KK.stopPreview()")
-            return asked.value.url
+            return request.value.url
 
         assert played().endswith("/sample"), "the recording"
         health.tell({**BASIC, "natural": "ready", **STATES["ready"]}, "Natural voice ready")
@@ -201,9 +205,9 @@ def test_natural_is_the_default_a_choice_is_kept_and_takes_say_which_spoke(chrom
             f"document.querySelector('{SWITCH} input:checked').value === 'natural'"
         )
         first = p.takes()[1]
-        again = p.speak(3, "builtin")  # the same settings, so the same sound
-        assert (again["voice_engine"], again["seed"]) == ("natural", first["seed"])
-        assert again["n_samples"] == first["n_samples"] and again["peaks"] == first["peaks"]
+        second = p.speak(3, "builtin")  # the same settings, so the same sound
+        assert (second["voice_engine"], second["seed"]) == ("natural", first["seed"])
+        assert second["n_samples"] == first["n_samples"] and second["peaks"] == first["peaks"]
         assert not p.errors
 
 

@@ -35,8 +35,8 @@ def remembers(**what: str) -> str:
 
 
 def odd(p: StudioPage) -> list[str]:
-    seen = p.page.evaluate(SEEN)
-    return [word for word in ("undefined", "NaN", "theme.", "[object") if word in seen]
+    text = p.page.evaluate(SEEN)
+    return [word for word in ("undefined", "NaN", "theme.", "[object") if word in text]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -109,22 +109,22 @@ def test_a_memory_that_holds_anything_changes_nothing(chrome, studio, form):
 def test_the_page_of_a_link_passes_over_what_it_does_not_know(chrome, studio, scheme):
     with studio.client() as http:
         http.post("/tts/session")
-        made = http.post("/v1/demos", json={"voice": "starter-en-mid", "title": "Anna"}).json()
+        link = http.post("/v1/demos", json={"voice": "starter-en-mid", "title": "Anna"}).json()
         context = chrome.new_context(color_scheme=scheme, locale="zh-CN")
         page = context.new_page()
         errors: list[str] = []
         page.on("pageerror", lambda e: errors.append(str(e)))
-        for asked, is_dark in (
+        for query, is_dark in (
             ("?theme=x&lang=xx", scheme == "dark"),
             ("?theme=system", scheme == "dark"),
             ("?theme=light", False),
             ("?theme=dark&lang=zh-CN", True),
         ):
-            page.goto(studio.url + made["path"] + asked)
+            page.goto(studio.url + link["path"] + query)
             page.locator("html[data-demo=ready]").wait_for(state="attached")
-            assert (page.locator("body.dark").count() == 1) == is_dark, asked
-            assert page.locator("html").get_attribute("lang") == "zh-CN", asked
+            assert (page.locator("body.dark").count() == 1) == is_dark, query
+            assert page.locator("html").get_attribute("lang") == "zh-CN", query
             text = page.locator("body").inner_text()
             assert "undefined" not in text and "NaN" not in text and not errors
         context.close()
-        http.delete(f"/v1/demos/{made['id']}")
+        http.delete(f"/v1/demos/{link['id']}")

@@ -54,18 +54,18 @@ def test_a_phone_shows_text_and_generate_first_and_the_voice_in_one_line(chrome,
         fold = p.page.get_by_role("button", name="更换" if lang == "zh" else "Change", exact=True)
         assert fold.bounding_box()["height"] >= 40
         assert p.violations() == []
-        said = p.js(WORDS)
+        page_words = p.js(WORDS)
         fold.tap()
         p.page.wait_for_selector("#kk-ref .kk-drop")
         assert p.page.get_attribute("#kk-voice .kk-fold", "aria-expanded") == "true"
         assert p.js("document.activeElement.matches('.kk-fold')"), "the focus stays"
-        said += p.js(WORDS)
+        page_words += p.js(WORDS)
         assert p.violations() == []
         for tab in p.page.get_by_role("tab").all():
             tab.tap()
             p.page.wait_for_timeout(200)
-            said += p.js(WORDS)
-        assert [line for line in said.splitlines() if DRAGGING.search(line)] == []
+            page_words += p.js(WORDS)
+        assert [line for line in page_words.splitlines() if DRAGGING.search(line)] == []
         assert not p.errors
 
 
@@ -105,6 +105,6 @@ def test_on_a_slow_line_what_is_seen_works_and_nothing_idle_is_fetched(chrome, s
     fetched.clear()
     page.reload(wait_until="commit")
     page.wait_for_function("document.documentElement.dataset.kk === 'ready'")
-    again = {url: n for url, n in fetched.values() if "/assets/" in url or "lang=zh" in url}
-    assert sum(again.values()) < 10_000, again
+    sizes_by_url = {url: n for url, n in fetched.values() if "/assets/" in url or "lang=zh" in url}
+    assert sum(sizes_by_url.values()) < 10_000, sizes_by_url
     context.close()

@@ -32,8 +32,8 @@ CLOCK = """{
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory):
     """Two seconds of a voice, then nothing: into this microphone nobody says enough at a time."""
-    heard, spoken = io.BytesIO(clip(2.0, 48000)), tmp_path_factory.mktemp("mic") / "voice.wav"
-    with wave.open(heard) as r, wave.open(str(spoken), "wb") as w:
+    recording, spoken = io.BytesIO(clip(2.0, 48000)), tmp_path_factory.mktemp("mic") / "voice.wav"
+    with wave.open(recording) as r, wave.open(str(spoken), "wb") as w:
         w.setparams(r.getparams())
         w.writeframes(r.readframes(r.getnframes()) + bytes(48000 * 2 * 20))
     with browser(
@@ -114,7 +114,9 @@ def test_words_fit_their_button_and_nothing_moves_when_they_change(chrome, studi
         late = p.js(places)
         p.page.click(END)
         p.page.wait_for_function("KK.draft()")
-    assert not [s for told in (early, late) for s, x in told.items() if x["spills"] or x["out"]], (
+    assert not [
+        s for layout in (early, late) for s, x in layout.items() if x["spills"] or x["out"]
+    ], (
         early,
         late,
     )
@@ -202,8 +204,8 @@ def test_whoever_begins_anew_or_brings_a_file_keeps_nothing(page):
     first = ended(p)
     p.page.keyboard.press("r")
     p.page.wait_for_selector(END + "[aria-disabled=true]")
-    again = ended(p, first["id"])
-    assert again["report"]["duration_s"] < first["report"]["duration_s"] + 1, (
+    second = ended(p, first["id"])
+    assert second["report"]["duration_s"] < first["report"]["duration_s"] + 1, (
         "R is a recording of its own"
     )
     p.page.click("[data-do=fix][data-code=too_short]")

@@ -82,16 +82,16 @@ READY = {
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_short_text_stays_on_one_line_and_no_ring_is_cut(chrome, studio, lang):
-    found = {}
+    faults = {}
     with StudioPage(chrome, studio.url, lang) as p:
         p.page.click(".kk-adv > button")
         p.js("KK.useVoice('starter-zh-low')")  # in use
-        for tab, there in READY.items():
+        for tab, selector in READY.items():
             p.js("t => KK.tab(t)", tab)
-            p.page.wait_for_selector(there)
+            p.page.wait_for_selector(selector)
             for width in (390, 768, 1280):
                 p.page.set_viewport_size({"width": width, "height": 900})
                 p.page.wait_for_timeout(300)
-                found[f"{tab} {width}"] = p.js(BROKEN) + p.js(CUT)
-        assert {k: v for k, v in found.items() if v} == {}
+                faults[f"{tab} {width}"] = p.js(BROKEN) + p.js(CUT)
+        assert {k: v for k, v in faults.items() if v} == {}
         assert not p.errors

@@ -228,8 +228,8 @@ def test_recording_makes_a_clip(chrome, studio):
         p.page.wait_for_function("document.querySelector('#kk-ref').innerText.includes('照着读')")
         p.page.click("#kk-ref [data-do=endclip]")
         p.page.wait_for_function("KK.live.health.data && !KK.live.health.busy")
-        told = p.js("KK.live.health.data")
-        assert "report" in told or told["error"]["code"] in ("silent", "too_short"), told
+        answer = p.js("KK.live.health.data")
+        assert "report" in answer or answer["error"]["code"] in ("silent", "too_short"), answer
         p.page.wait_for_function("window.sent")
         head, mime, _ = p.js("sent")
         assert head.startswith("RIFF") and head.endswith("WAVE") and mime == "audio/wav"
@@ -287,9 +287,9 @@ def test_takes_star_delete_undo_restore_reroll(chrome, studio):
         p.until("done")
         assert p.js("KK.chosen('kk-mode')") == "instruct"
         p.page.click(".kk-take [data-do=reroll]")
-        again = p.wait_takes(2)[0]
+        second = p.wait_takes(2)[0]
         p.until("done")
-        assert (again["text"], again["instruction"]) == (first["text"], "seconds=1") and again[
+        assert (second["text"], second["instruction"]) == (first["text"], "seconds=1") and second[
             "seed"
         ] != first["seed"]
         p.page.click(".kk-take [data-do=star] >> nth=0")

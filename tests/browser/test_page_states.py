@@ -25,7 +25,7 @@ def chrome():
 def test_generate_waits_in_words_while_the_engine_starts(chrome, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    with running(fake_gate=gate, wait=False) as told, StudioPage(chrome, told.url, "zh") as p:
+    with running(fake_gate=gate, wait=False) as studio, StudioPage(chrome, studio.url, "zh") as p:
         assert p.page.get_attribute(".kk-eng", "data-tone") == "work"
         p.page.fill("#kk-text textarea", "好的。")
         p.go()

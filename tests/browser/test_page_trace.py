@@ -42,8 +42,8 @@ def test_with_a_mouse(chrome, studio, lang, text, encode, total):
     with StudioPage(chrome, studio.url, lang, init=PATIENT) as p:  # the socket is one of the stages
         assert p.page.get_attribute(".kk-meter > div", "title"), "a figure keeps its title"
         spoken(p)
-        asked = [r for r in p.requests if r.endswith(".json") and "/tts/result/" in r]
-        assert asked == [], "on demand only"
+        requests = [r for r in p.requests if r.endswith(".json") and "/tts/result/" in r]
+        assert requests == [], "on demand only"
         p.page.click(".kk-meter dd >> nth=0")
         rows = wait_rows(p)
         assert rows.keys() == {
@@ -143,7 +143,7 @@ def test_the_language_changes_under_an_open_panel(chrome, studio):
 def test_a_built_in_voice_shows_its_own_stages(chrome):
     from tests.serve import running
 
-    with running(engine="builtin") as told, StudioPage(chrome, told.url, "en") as p:
+    with running(engine="builtin") as studio, StudioPage(chrome, studio.url, "en") as p:
         p.page.click("#kk-source label >> nth=1")
         p.page.fill("#kk-text textarea", "Good morning.")
         p.js("KK.player.start({input: 'Good morning.', voice: 'starter-en-low'})")

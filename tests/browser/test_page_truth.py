@@ -97,13 +97,13 @@ def test_a_model_that_was_copied_in_is_offered_when_somebody_looks_and_its_odd_f
         copy_model(root / NAME, {"llm.pt": {"size": 1, "sha256": "0" * 64}})
         p.page.click(".kk-eng")
         p.page.wait_for_selector(f"#kk-engpop [data-do=modeluse][data-v='{NAME}']")
-        for lang, here, absent in (
+        for lang, present, absent in (
             ("zh", f"{NAME} 已安装，未使用", "未下载"),
             ("en", f"{NAME} installed, not in use", "not downloaded"),
         ):
             p.js("l => KK.setLang(l)", lang)
             panel = p.page.inner_text("#kk-engpop")
-            assert here in panel and absent not in panel and "GB" not in panel
+            assert present in panel and absent not in panel and "GB" not in panel
         assert p.page.locator("#kk-engpop [data-do=modeluse]").count() == 1, "offered once"
         assert p.violations() == []
         p.page.keyboard.press("Escape")

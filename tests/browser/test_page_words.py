@@ -34,8 +34,8 @@ def lone():
     """A studio of its own, with the built-in voice: a dictionary belongs to the account, and
     without a login all visits are one.
     """
-    with running(engine="builtin") as told:
-        yield told
+    with running(engine="builtin") as studio:
+        yield studio
 
 
 @pytest.fixture(autouse=True)
@@ -177,8 +177,8 @@ def test_in_and_out_as_a_file(chrome, lone):
         )
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 3")
         assert p.page.inner_text(".kk-wordsay") == "Imported: 3 new, 0 changed"
-        kept = "async () => (await (await fetch('/v1/pronunciations')).json()).data"
-        before = p.page.evaluate(kept)
+        read_entries = "async () => (await (await fetch('/v1/pronunciations')).json()).data"
+        before = p.page.evaluate(read_entries)
         for kind in ("tsv", "csv"):
             with p.page.expect_download() as download:
                 p.page.click(f".kk-wordfoot a[href$='.{kind}']")
@@ -210,7 +210,7 @@ def test_in_and_out_as_a_file(chrome, lone):
         p.page.wait_for_selector(".kk-wordlist .kk-empty")
         p.page.click("#kk-toast .kk-link")
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 3")
-        assert p.page.evaluate(kept) == before and ["'=x", "=y"] in [
+        assert p.page.evaluate(read_entries) == before and ["'=x", "=y"] in [
             [e["term"], e["reading"]] for e in before
         ]
         assert not p.errors
@@ -247,11 +247,11 @@ def test_keyboard_alone_from_a_marked_word(chrome, lone):
 def test_the_next_term_is_not_lost_while_the_last_is_on_its_way(chrome, lone):
     with StudioPage(chrome, lone.url, "en") as p:
         opened(p)
-        held = []
+        pending = []
         p.page.route(
             "**/v1/pronunciations",
             lambda route: (
-                held.append(route) if route.request.method == "PUT" else route.continue_()
+                pending.append(route) if route.request.method == "PUT" else route.continue_()
             ),
         )
         p.page.fill("#kk-word-term", "one")
@@ -259,11 +259,11 @@ def test_the_next_term_is_not_lost_while_the_last_is_on_its_way(chrome, lone):
         p.page.keyboard.press("Enter")
         p.page.fill("#kk-word-term", "two")
         for _ in range(500):
-            if held:
+            if pending:
                 break
             p.page.wait_for_timeout(20)
-        assert len(held) == 1
-        held[0].continue_()
+        assert len(pending) == 1
+        pending[0].continue_()
         p.page.wait_for_selector(".kk-word")
         assert p.page.input_value("#kk-word-term") == "two"
 
@@ -273,23 +273,23 @@ def test_what_the_studio_said_before_does_not_come_back(chrome, lone):
     changed: list and focus stay.
     """
     with StudioPage(chrome, lone.url, "en") as p:
-        held = []
+        pending = []
 
         def hold(route):
-            if route.request.method != "GET" or held:
+            if route.request.method != "GET" or pending:
                 return route.continue_()
-            held.append((route, route.fetch()))
+            pending.append((route, route.fetch()))
 
         p.page.route("**/v1/pronunciations", hold)
         p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.wait_for_selector(".kk-wordfoot")
         for _ in range(500):
-            if held:
+            if pending:
                 break
             p.page.wait_for_timeout(20)
         add(p, "GPU", "G P U")
         p.page.focus(".kk-word [data-do=wordedit]")
-        route, answer = held[0]
+        route, answer = pending[0]
         with p.page.expect_response("**/v1/pronunciations"):
             route.fulfill(response=answer)
         p.page.wait_for_timeout(200)  # a draw would have come
@@ -313,9 +313,9 @@ def looked_at(p: StudioPage) -> list[str]:
     """
     size = p.page.viewport_size
     p.page.set_viewport_size({"width": size["width"], "height": 4000})
-    found = p.violations()
+    violations = p.violations()
     p.page.set_viewport_size(size)
-    return found
+    return violations
 
 
 @pytest.mark.parametrize(
@@ -323,24 +323,24 @@ def looked_at(p: StudioPage) -> list[str]:
     [("zh", "light", "wide"), ("en", "dark", "phone"), ("zh", "dark", "tablet")],
 )
 def test_axe_finds_nothing_in_any_state_of_the_dictionary(chrome, lone, lang, theme, size):
-    found = {}
+    violations = {}
     with StudioPage(chrome, lone.url, lang, theme, size) as p:
         opened(p)
-        found["empty"] = looked_at(p)
+        violations["empty"] = looked_at(p)
         for n in range(10):
             add(p, f"term {n}", "reading " * n + "x", "en" if n % 2 else "")
-        found["many"] = looked_at(p)
+        violations["many"] = looked_at(p)
         p.page.fill("#kk-word-search", "nothing like it")
         p.page.wait_for_selector(".kk-wordlist .kk-empty")
-        found["none found"] = looked_at(p)
+        violations["none found"] = looked_at(p)
         p.page.fill("#kk-word-search", "")
         p.page.click(".kk-word:first-child [data-do=wordedit]")
         p.page.fill("#kk-word-reading", "")
         p.page.click("#kk-wordform [type=submit]")
         p.page.wait_for_selector(".kk-wordsay[data-tone=bad]")
-        found["refused"] = looked_at(p)
+        violations["refused"] = looked_at(p)
         p.page.click("[data-do=wordall]")
-        found["asked"] = looked_at(p)
-        assert {k: v for k, v in found.items() if v} == {}
+        violations["asked"] = looked_at(p)
+        assert {k: v for k, v in violations.items() if v} == {}
         assert p.js("document.documentElement.scrollWidth <= innerWidth")
         assert not p.errors

@@ -216,8 +216,8 @@ def test_slow_machine_says_so_and_can_wait(player):
 
 
 def is_quiet(studio) -> bool:
-    told = studio.state()
-    return told["opened"] == told["finalised"]
+    state = studio.state()
+    return state["opened"] == state["finalised"]
 
 
 def wait_until(done, limit_s: float = 5) -> None:

@@ -49,10 +49,10 @@ def holes_ms(x: np.ndarray) -> list[float]:
     return [float(g) / RATE * 1000 for g in gaps[gaps > RATE * 0.002]]
 
 
-def find(x: np.ndarray, wanted: np.ndarray) -> int:
+def find(x: np.ndarray, needle: np.ndarray) -> int:
     """Where `wanted` begins in `x`, -1 if nowhere."""
-    first = np.flatnonzero(x == wanted[0])
-    return next((int(a) for a in first if np.array_equal(x[a : a + len(wanted)], wanted)), -1)
+    first = np.flatnonzero(x == needle[0])
+    return next((int(a) for a in first if np.array_equal(x[a : a + len(needle)], needle)), -1)
 
 
 def plays_again(p: Player) -> None:
@@ -76,10 +76,10 @@ def test_the_file_is_what_was_played(player):
     part = player.page.context.request.get(url, headers={"Range": "bytes=40-99"})
     assert part.status == 206 and len(part.body()) == 60
     states = player.js("states")
-    asked = states.index("requesting")
+    request_index = states.index("requesting")
     assert (
-        set(states[:asked]) <= {"cold", "warm"}
-        and states[asked - 1] == "warm"
+        set(states[:request_index]) <= {"cold", "warm"}
+        and states[request_index - 1] == "warm"
         and states[-1] == "done"
         and {"playing", "draining"} & set(states)
     )
@@ -89,12 +89,12 @@ def test_the_file_is_what_was_played(player):
     c = player.counters
     assert (c["rendered"], c["underruns"], c["missing"]) == (2 * RATE, 0, 0)
     assert 0 < c["firstRenderedMs"] <= c["firstAudibleMs"] + 1
-    told = player.js("done.at(-1)")
+    summary = player.js("done.at(-1)")
     assert (
-        told["job"] == player.js("KK.player.job")
-        and told["state"] == "done"
-        and told["gaps"] == 0
-        and told["first"] > 0
+        summary["job"] == player.js("KK.player.job")
+        and summary["state"] == "done"
+        and summary["gaps"] == 0
+        and summary["first"] > 0
     )
     assert player.js("fields['kk-seed']") == "1"
 
@@ -154,7 +154,7 @@ def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
     """The ring alone, on a clock that stands still while it is fed: ten milliseconds after it ran
     dry it is given the rest.
     """
-    x, told = player.js("""async () => {
+    x, events = player.js("""async () => {
           const ctx = new OfflineAudioContext(1, 24000, 24000);
           await ctx.audioWorklet.addModule(`${files}/player/worklet.js`);
           const node = new AudioWorkletNode(ctx, "kk-ring", {
@@ -192,14 +192,14 @@ def test_no_hole_is_short_and_the_end_comes_with_its_figures(player):
         }""")
     gaps = holes_ms(np.array(x))
     assert len(gaps) == 1 and 50 <= gaps[0] < 100
-    assert [ev for ev, _ in told if ev != "counters"] == [
+    assert [ev for ev, _ in events if ev != "counters"] == [
         "first",
         "audible",
         "stall",
         "go",
         "drained",
     ]
-    assert told[[ev for ev, _ in told].index("drained") - 1] == ["counters", 14400]
+    assert events[[ev for ev, _ in events].index("drained") - 1] == ["counters", 14400]
 
 
 def test_a_blocked_page_costs_no_sound(player):
@@ -242,11 +242,11 @@ def test_cancel_fades_and_keeps_what_came(player, studio):
         np.abs(x[last - 60 : last]).max() < 0.1 < np.abs(x[last - 1200 : last - 700]).max()
     )  # 30 ms fade, no click
     assert player.js("KK.player.peaks.length") > 20  # of a hundred a second
-    with player.page.expect_download() as told:
+    with player.page.expect_download() as download:
         player.page.click("[data-do=save]")
-    wav = wav_samples(told.value.path().read_bytes())
+    wav = wav_samples(download.value.path().read_bytes())
     assert abs(len(wav) / RATE - player.js("KK.player.peaks.length") / 100) < 0.02
-    assert b"AI-generated" in told.value.path().read_bytes()[:200]
+    assert b"AI-generated" in download.value.path().read_bytes()[:200]
     assert np.array_equal(s16(x[:2000]), wav[:2000])
 
 
@@ -261,11 +261,11 @@ def test_pressed_ten_times_one_voice_speaks(player, studio):
     at = find(x, wav)
     assert at >= 0 and not x[at + len(wav) :].any()
     for _ in range(500):  # the last that was cut off may be on its way out
-        told = studio.state()
-        if told["opened"] - before["opened"] == told["finalised"] - before["finalised"]:
+        state = studio.state()
+        if state["opened"] - before["opened"] == state["finalised"] - before["finalised"]:
             break
         time.sleep(0.02)
-    assert told["opened"] - before["opened"] == told["finalised"] - before["finalised"]
+    assert state["opened"] - before["opened"] == state["finalised"] - before["finalised"]
 
 
 def test_pause_plays_every_sample_once(player):
@@ -273,9 +273,9 @@ def test_pause_plays_every_sample_once(player):
     player.say("seconds=1.5 first=1")
     player.until("paused")
     player.plays_on(0.5)
-    held = player.counters["played"]
+    n_played = player.counters["played"]
     player.plays_on(0.4)
-    assert player.counters["played"] == held
+    assert player.counters["played"] == n_played
     player.js("KK.player.pause(false)")
     player.until("done")
     gaps = holes_ms(player.rendered())

@@ -76,12 +76,12 @@ def wav(pcm: bytes, n_told: int | None = -1) -> bytes:
 
 
 def zipped(rows: list[tuple[str, bytes | None]]) -> bytes:
-    out, told = io.BytesIO(), []
+    out, lines = io.BytesIO(), []
     with zipfile.ZipFile(out, "w") as z:
         for n, (text, data) in enumerate(rows, 1):
             if data is not None:
                 z.writestr(f"{n:04d}_x.wav", data)
-            told.append(
+            lines.append(
                 {
                     "line": n,
                     "text": text,
@@ -89,7 +89,7 @@ def zipped(rows: list[tuple[str, bytes | None]]) -> bytes:
                     "error": None if data else {"code": "fault", "message": "poison"},
                 }
             )
-        z.writestr("manifest.json", json.dumps({"lines": told}))
+        z.writestr("manifest.json", json.dumps({"lines": lines}))
     return out.getvalue()
 
 
@@ -108,9 +108,11 @@ class Fire:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 first, *rest = head.decode("latin-1").split("\r\n")
-                told = {k.lower(): v for k, _, v in (line.partition(": ") for line in rest if line)}
-                body = await reader.readexactly(int(told.get("content-length", 0)))
-                self.keys.append(told.get("authorization"))
+                headers = {
+                    k.lower(): v for k, _, v in (line.partition(": ") for line in rest if line)
+                }
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                self.keys.append(headers.get("authorization"))
                 self.now += 1
                 self.most = max(self.most, self.now)
                 try:
@@ -124,9 +126,9 @@ class Fire:
             writer.close()
 
     async def _answer(self, path: str, body: bytes, writer) -> None:
-        told = json.loads(body) if body.startswith(b"{") else {}
-        self.bodies.append(told)
-        asks = told.get("requests") or [told]
+        params = json.loads(body) if body.startswith(b"{") else {}
+        self.bodies.append(params)
+        asks = params.get("requests") or [params]
         whats = [self._what(a.get("input", "")) for a in asks]
         self.on_ask()
         if self.slow_s:
@@ -150,13 +152,13 @@ class Fire:
             ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.asked[ask["input"]]
         )  # another one each time when none is asked for
         pcm = pcm_of(ask.get("input", ""), seed, self.n_samples)
-        data, paced, told = (
+        data, paced, headers = (
             wav(pcm),
             ask.get("stream", False),
             {"X-Seed": str(seed), "X-Engine": "fire"},
         )
         if what == "chunk" or (what == "ok" and paced):
-            out = _head(200, {"Transfer-Encoding": "chunked", **told})
+            out = _head(200, {"Transfer-Encoding": "chunked", **headers})
             data = wav(pcm, None)
             parts = [data[i : i + 333] for i in range(0, len(data), 333)]
             for part in parts if what == "ok" else parts[:2]:
@@ -165,21 +167,21 @@ class Fire:
             await writer.drain()
             return None if what == "ok" else writer.close()
         if what == "ok":
-            return await _send(writer, 200, data, told)
+            return await _send(writer, 200, data, headers)
         if what == "half":
             writer.write(
-                _head(200, {"Content-Length": str(len(data)), **told}) + data[: len(data) // 2]
+                _head(200, {"Content-Length": str(len(data)), **headers}) + data[: len(data) // 2]
             )
             await writer.drain()
             return writer.close()
         if what == "short":
-            return await _send(writer, 200, wav(pcm[:100], len(pcm)), told)
+            return await _send(writer, 200, wav(pcm[:100], len(pcm)), headers)
         if what == "old":  # HTTP/1.0, endless header, ends by closing: whole or not, who knows
             writer.write(b"HTTP/1.0 200 OK\r\nX-Engine: fire\r\n\r\n" + wav(pcm[:300], None))
             await writer.drain()
             return writer.close()
         if what == "odd":
-            return await _send(writer, 200, wav(pcm + b"x", None), told)
+            return await _send(writer, 200, wav(pcm + b"x", None), headers)
         return await self._wrong(what, writer)
 
     async def _wrong(self, what: str, writer) -> None:
@@ -279,17 +281,17 @@ async def _send(writer, status: int, body: bytes, headers: dict | None = None) -
 @contextmanager
 def burning(**kw):
     """The server in a thread of its own; yields (url, Fire)."""
-    fire, ready, told = Fire(**kw), threading.Event(), {}
+    fire, ready, server_state = Fire(**kw), threading.Event(), {}
 
     async def run() -> None:
         server = await asyncio.start_server(fire.serve, "127.0.0.1", 0, limit=1 << 24)
-        told.update(
+        server_state.update(
             port=server.sockets[0].getsockname()[1],
             loop=asyncio.get_running_loop(),
             end=asyncio.Event(),
         )
         ready.set()
-        await told["end"].wait()
+        await server_state["end"].wait()
         server.close()
         for writer in list(fire._writers):
             writer.transport.abort()
@@ -302,7 +304,7 @@ def burning(**kw):
     thread.start()
     ready.wait()
     try:
-        yield f"http://127.0.0.1:{told['port']}", fire
+        yield f"http://127.0.0.1:{server_state['port']}", fire
     finally:
-        told["loop"].call_soon_threadsafe(told["end"].set)
+        server_state["loop"].call_soon_threadsafe(server_state["end"].set)
         thread.join(10)

@@ -74,13 +74,13 @@ async def all_of(client: AsyncBatchClient, lines, **kw) -> list:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])
 def test_every_line_is_delivered_once_or_reported(fire, size):
-    lines, told = lines_under_fire(), []
+    lines, progress_reports = lines_under_fire(), []
 
     async def run():
         async with AsyncBatchClient(
             fire.url, "k", in_flight=6, batch=size, retry=QUICK, timeout_s=0.3
         ) as client:
-            return await all_of(client, lines, progress=told.append)
+            return await all_of(client, lines, progress=progress_reports.append)
 
     ends = asyncio.run(run())
     check(lines, [(r.line.ask.text, r.sound and r.sound.pcm, r.error is not None) for r in ends])
@@ -88,7 +88,7 @@ def test_every_line_is_delivered_once_or_reported(fire, size):
         r.line.n for r in ends
     ] == list(range(1, len(lines) + 1))
     assert ends[0].seed != ends[-1].seed, "the same words twice are two lines"
-    assert (told[-1].done, told[-1].failed, told[-1].total) == (
+    assert (progress_reports[-1].done, progress_reports[-1].failed, progress_reports[-1].total) == (
         sum(not is_lasting(x) for x in lines),
         sum(map(is_lasting, lines)),
         len(lines),
@@ -202,8 +202,8 @@ def test_every_try_takes_a_token(fire, monkeypatch):
     """What the bucket does with them is asked in test_client.py; here, that nobody passes it by."""
     from webui.client.retry import Bucket
 
-    taken, real = [], Bucket.take
-    monkeypatch.setattr(Bucket, "take", lambda self: taken.append(1) or real(self))
+    tokens, real = [], Bucket.take
+    monkeypatch.setattr(Bucket, "take", lambda self: tokens.append(1) or real(self))
 
     async def run(size: int):
         async with AsyncBatchClient(
@@ -215,7 +215,7 @@ def test_every_try_takes_a_token(fire, monkeypatch):
 
     for size in (1, 3):
         asyncio.run(run(size))
-        assert len(taken) == len(fire.bodies)
+        assert len(tokens) == len(fire.bodies)
 
 
 def test_what_was_asked_for_all_is_heeded_by_all(fire):
@@ -321,7 +321,7 @@ def test_memory_is_flat_at_forty_thousand_lines():
     """
     import resource
 
-    read, taken, most_in_hand, most_alive, early_kb, n_lines = 0, 0, 0, 0, 0, 40_000
+    read, n_results, most_in_hand, most_alive, early_kb, n_lines = 0, 0, 0, 0, 0, 40_000
 
     def lines():
         nonlocal read
@@ -330,23 +330,23 @@ def test_memory_is_flat_at_forty_thousand_lines():
             yield f"line {i}"
 
     async def run():
-        nonlocal taken, most_in_hand, most_alive, early_kb
+        nonlocal n_results, most_in_hand, most_alive, early_kb
         transport = Quick()
         async with AsyncBatchClient(
             "http://stub", in_flight=4, batch=100, transport=transport
         ) as client:
             async for result in client.results(lines(), voice="v"):
-                taken += 1
-                assert result.line.n == taken and result.sound
-                most_in_hand = max(most_in_hand, read - taken)
-                if taken == n_lines // 5:
+                n_results += 1
+                assert result.line.n == n_results and result.sound
+                most_in_hand = max(most_in_hand, read - n_results)
+                if n_results == n_lines // 5:
                     early_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                if taken % 10_000 == 50:
+                if n_results % 10_000 == 50:
                     most_alive = max(most_alive, sum(type(o) is Sound for o in gc.get_objects()))
         assert transport.most <= 4 and transport.n == n_lines // 100
 
     asyncio.run(run())
-    assert taken == n_lines and most_in_hand <= 7 * 100 and 0 < most_alive <= 7 * 100
+    assert n_results == n_lines and most_in_hand <= 7 * 100 and 0 < most_alive <= 7 * 100
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - early_kb) / 1024
     assert grown_mb < 40, (
         f"{grown_mb:.0f} MB more at the end than after a fifth; the sounds alone are"

@@ -45,8 +45,8 @@ def fire():
 
 @pytest.fixture
 def tts(fire):
-    with TTS(fire.url, "secret", retry=QUICK, timeout_s=0.4) as made:
-        yield made
+    with TTS(fire.url, "secret", retry=QUICK, timeout_s=0.4) as client:
+        yield client
 
 
 def test_it_needs_nothing_of_the_servers():
@@ -92,8 +92,8 @@ def test_every_way_of_breaking_ends_with_the_whole_sound(fire, tts, words):
         and fire.asked[text] == len(words.split())
     )
     first = []
-    again = tts.synthesize(f"{text} too", "v", on_first_audio=first.append)
-    assert again.pcm == pcm_of(f"{text} too", again.seed) and len(first) == 1
+    second = tts.synthesize(f"{text} too", "v", on_first_audio=first.append)
+    assert second.pcm == pcm_of(f"{text} too", second.seed) and len(first) == 1
     assert (
         set(fire.keys) == {"Bearer secret"}
         and fire.bodies[0]["voice"] == "v"
@@ -125,10 +125,10 @@ def test_a_stream_that_comes_back_as_another_sound_is_not_glued_on(fire, tts, mo
     monkeypatch.setattr(
         server, "pcm_of", lambda text, seed, n=400: real(f"{text} {fire.asked[text]}", seed, n)
     )
-    heard = []
+    chunks = []
     with pytest.raises(Changed):
-        heard.extend(tts.stream("chunk ok unstable", "v", seed=1))
-    assert heard and fire.asked["chunk ok unstable"] == 2
+        chunks.extend(tts.stream("chunk ok unstable", "v", seed=1))
+    assert chunks and fire.asked["chunk ok unstable"] == 2
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_retry_after_as_number_and_date():
             "-1",
         )
     ] == [7, 0, 30, 0, None, None, None, None]
-    told = fault_of(
+    fault = fault_of(
         404, {}, b'{"error": {"message": "gone", "code": "voice_gone", "type": "x", "param": null}}'
     )
-    assert isinstance(told, NotFound) and told.code == "voice_gone" and told.en == "gone"
+    assert isinstance(fault, NotFound) and fault.code == "voice_gone" and fault.en == "gone"
     assert isinstance(fault_of(418, {}, b"<html>"), BadInput) and isinstance(
         fault_of(502, {}, b"null"), EngineFault
     )

@@ -68,9 +68,9 @@ def test_a_folder_holds_every_line_and_says_which_failed(fire, tmp_path, size):
         ["ok a", "half ok 你好，世界", "bad c", "ok a", "reset ok d/../e", "short ok f"],
         [],
     )
-    told = made(fire, lines, tmp_path / "out", size, on_result=lambda r: order.append(r.line.n))
+    report = made(fire, lines, tmp_path / "out", size, on_result=lambda r: order.append(r.line.n))
     check(tmp_path / "out", lines)
-    assert (told.done, told.failed, told.kept, told.total) == (5, 1, 0, 6) and order == [
+    assert (report.done, report.failed, report.kept, report.total) == (5, 1, 0, 6) and order == [
         1,
         2,
         3,
@@ -93,8 +93,8 @@ def test_only_what_changed_is_made_again(fire, tmp_path):
     fire.asked.clear()
     assert made(fire, lines, tmp_path).kept == 8 and not fire.asked
     moved = ["ok new", *lines[:3], "ok line 3 in other words", *lines[4:]]
-    told = made(fire, moved, tmp_path)
-    assert set(fire.asked) == {"ok new", "ok line 3 in other words"} and told.kept == 7
+    report = made(fire, moved, tmp_path)
+    assert set(fire.asked) == {"ok new", "ok line 3 in other words"} and report.kept == 7
     rows = manifest(tmp_path)
     (
         tmp_path
@@ -143,13 +143,13 @@ def test_a_torn_mark_does_not_swallow_the_next(fire, tmp_path):
 def test_failed_lines_are_tried_again_by_the_next_run(fire, tmp_path):
     lines = ["ok a", "error error error ok b"]
     assert made(fire, lines, tmp_path).failed == 1
-    told = made(fire, lines, tmp_path)
-    assert (told.failed, told.kept) == (0, 1)
+    report = made(fire, lines, tmp_path)
+    assert (report.failed, report.kept) == (0, 1)
     check(tmp_path, lines)
 
 
 def test_two_clients_do_not_share_a_folder(fire, tmp_path):
-    entered, told = threading.Event(), []
+    entered, reports = threading.Event(), []
 
     def slow():
         entered.set()
@@ -158,14 +158,14 @@ def test_two_clients_do_not_share_a_folder(fire, tmp_path):
             go_on.wait(5)
 
     go_on = threading.Event()
-    first = threading.Thread(target=lambda: told.append(made(fire, slow(), tmp_path)))
+    first = threading.Thread(target=lambda: reports.append(made(fire, slow(), tmp_path)))
     first.start()
     entered.wait(5)
     with pytest.raises(NotAllowed):
         made(fire, ["ok other"], tmp_path)
     go_on.set()
     first.join(10)
-    assert told[0].done == 3
+    assert reports[0].done == 3
     check(tmp_path, ["ok 0", "ok 1", "ok 2"])
 
 
@@ -252,13 +252,13 @@ def test_killed_in_the_middle_and_continued(fire, tmp_path, size):
                 assert w.getnframes() == 400 and len(w.readframes(400)) == 800, (
                     "half a file under its own name"
                 )
-        again = [
+        repeats = [
             t
             for i, t in enumerate(texts)
             if fire.asked[t] > before.get(t, 0)
             and any(name.startswith(f"{i + 1:06d}_") for name in done)
         ]
-        asked_twice += again
+        asked_twice += repeats
     assert run.returncode == 0 and "150 done" in out, err
     assert asked_twice == []
     assert sum(fire.asked.values()) - 150 <= kills * in_flight * size

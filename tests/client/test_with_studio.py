@@ -21,8 +21,8 @@ VOICE = "starter-zh-high"
 
 @pytest.fixture
 def tts(studio):
-    with TTS(studio.url) as made:
-        yield made
+    with TTS(studio.url) as client:
+        yield client
 
 
 def whole(studio, **ask) -> bytes:
@@ -33,14 +33,16 @@ def whole(studio, **ask) -> bytes:
 
 
 def test_one_sound_whichever_way(studio, tts, tmp_path):
-    want = whole(studio, input="Good morning.", seed=5, speed=1.25)
+    expected = whole(studio, input="Good morning.", seed=5, speed=1.25)
     first = []
     sound = tts.synthesize("Good morning.", VOICE, seed=5, speed=1.25)
     paced = tts.synthesize("Good morning.", VOICE, seed=5, speed=1.25, on_first_audio=first.append)
     with tts.stream("Good morning.", VOICE, seed=5, speed=1.25) as stream:
         pieces = list(stream)
     assert (
-        sound.pcm == paced.pcm == b"".join(pieces) == want and len(pieces) > 1 and len(first) == 1
+        sound.pcm == paced.pcm == b"".join(pieces) == expected
+        and len(pieces) > 1
+        and len(first) == 1
     )
     assert (sound.seed, sound.rate, sound.voice, sound.engine) == (
         5,
@@ -49,14 +51,14 @@ def test_one_sound_whichever_way(studio, tts, tmp_path):
         "fake",
     ) and sound.job.startswith("take-")
     with wave.open(str(sound.save(tmp_path / "a.wav"))) as w:
-        assert w.readframes(1 << 20) == want
+        assert w.readframes(1 << 20) == expected
     assert paced.wav() == sound.wav()
 
     async def run():
         async with AsyncTTS(studio.url) as other:
             return await other.synthesize("Good morning.", VOICE, seed=5, speed=1.25)
 
-    assert asyncio.run(run()).pcm == want
+    assert asyncio.run(run()).pcm == expected
     drawn = tts.synthesize("Good morning.", VOICE)
     assert drawn.pcm == whole(studio, input="Good morning.", seed=drawn.seed)
 
@@ -101,9 +103,9 @@ def test_a_voice_is_cloned_and_spoken(studio, tts, tmp_path):
     ):
         with pytest.raises(fault):
             tts.synthesize(*ask[:2], **({"model": ask[2]} if len(ask) > 2 else {}))
-    with TTS(studio.url, language="zh") as other, pytest.raises(NotFound) as gone:
+    with TTS(studio.url, language="zh") as other, pytest.raises(NotFound) as exc_info:
         other.synthesize("hi", "v-none")
-    assert any("\u4e00" <= c <= "\u9fff" for c in gone.value.zh)
+    assert any("\u4e00" <= c <= "\u9fff" for c in exc_info.value.zh)
 
 
 def test_lines_and_batches_make_the_same(studio):
@@ -143,11 +145,11 @@ def test_more_than_the_studio_lets_in_is_waited_for_and_nothing_is_lost():
     """Real 429s: of the rate, and of streams at once."""
     with running(
         env={"KAIKOU_STARTS_PER_MINUTE": "300", "KAIKOU_MAX_STREAMS_PER_VISITOR": "3"}
-    ) as told:
+    ) as studio:
 
         async def run():
             async with AsyncBatchClient(
-                told.url,
+                studio.url,
                 in_flight=12,
                 retry=Retry(tries=2, patience_s=60, first_s=0.05, longest_s=0.5),
                 batch=1,
@@ -158,7 +160,7 @@ def test_more_than_the_studio_lets_in_is_waited_for_and_nothing_is_lost():
                 ]
 
         ends = asyncio.run(run())
-        refused = told.client().get("/metrics").text
+        refused = studio.client().get("/metrics").text
     assert (
         all(r.sound for r in ends)
         and max(r.attempts for r in ends) > 1
@@ -192,12 +194,12 @@ def test_a_studio_that_is_killed_and_started_again_loses_no_line(tmp_path):
         {"KAIKOU_STARTS_PER_MINUTE": "100000"},
         [threading.Thread(target=lambda size=size: asyncio.run(run(size))) for size in ends],
     )
-    with running(port=port, env=env, data_dir=tmp_path / "data") as told:
+    with running(port=port, env=env, data_dir=tmp_path / "data") as studio:
         for thread in threads:
             thread.start()
         half.wait(60)
-        told.process.kill()
-        told.process.wait()
+        studio.process.kill()
+        studio.process.wait()
     with running(port=port, env=env, data_dir=tmp_path / "data"):
         for thread in threads:
             thread.join(90)

@@ -41,9 +41,9 @@ def whole(chunks) -> np.ndarray:
 
 @cache
 def engine() -> EspeakEngine:
-    made = EspeakEngine(2)
-    made.start()
-    return made
+    engine = EspeakEngine(2)
+    engine.start()
+    return engine
 
 
 @cache
@@ -56,8 +56,8 @@ def speaker():
     """eSpeak in this process: once, since its threads do not survive being started again."""
     from webui.engine.espeak.library import EspeakLibrary
 
-    here = os.getcwd()
+    cwd = os.getcwd()
     try:
         return EspeakLibrary()
     finally:
-        os.chdir(here)
+        os.chdir(cwd)

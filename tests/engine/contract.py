@@ -16,14 +16,14 @@ from webui.types import SpeechRequest
 
 
 def ask(**kw) -> SpeechRequest:
-    given = {
+    defaults = {
         "id": "r1",
         "text": "Hello, you. 你好。",
         "voice": "v",
         "seed": 7,
         "segments": ("Hello, you.", "你好。"),
     }
-    return SpeechRequest(**{**given, **kw})
+    return SpeechRequest(**{**defaults, **kw})
 
 
 def whole(chunks) -> np.ndarray:
@@ -103,8 +103,8 @@ class EngineContract:
             rest = list(engine.stream(ask(id=f"l{first}", **parts, first_segment=first), prompt))
             assert [c.number for c in rest] == list(range(len(rest))) and rest[0].start == 0
             assert {c.segment for c in rest} == set(range(first, 3)) and rest[-1].last
-            wanted = whole(c for c in all_of_it if c.segment >= first)
-            assert np.array_equal(whole(rest), wanted)
+            expected = whole(c for c in all_of_it if c.segment >= first)
+            assert np.array_equal(whole(rest), expected)
 
     def test_closing_early_ends_it_and_the_engine_goes_on(self, engine, prompt):
         stream = engine.stream(ask(id="c1"), prompt)
@@ -127,7 +127,7 @@ class EngineContract:
     def test_a_forgotten_voice_is_gone_and_whoever_speaks_with_it_is_heard_to_the_end(
         self, engine, prompt
     ):
-        want = whole(engine.stream(ask(id="f0"), prompt))
+        expected = whole(engine.stream(ask(id="f0"), prompt))
         engine.forget(prompt.fingerprint)
         before = self.settled(engine)
         running = engine.stream(ask(id="f1"), prompt)
@@ -138,22 +138,22 @@ class EngineContract:
         engine.forget("never seen")
         sound = whole([first, *running])
         del first  # its samples may lie in memory of the engine
-        assert np.array_equal(sound, want)
-        assert np.array_equal(whole(engine.stream(ask(id="f2"), prompt)), want), (
+        assert np.array_equal(sound, expected)
+        assert np.array_equal(whole(engine.stream(ask(id="f2"), prompt)), expected), (
             "and it can come back"
         )
         assert self.settled(engine) != before
         engine.forget(prompt.fingerprint)
-        assert (told := self.settled(engine, before)) == before, f"{before} before, {told} after"
+        assert (after := self.settled(engine, before)) == before, f"{before} before, {after} after"
 
-    def settled(self, engine, wanted=None) -> object:
+    def settled(self, engine, expected=None) -> object:
         """What it keeps when nothing moves any more."""
-        end, told = time.monotonic() + 20, self.kept(engine)
+        end, usage = time.monotonic() + 20, self.kept(engine)
         while (
-            (wanted is not None and told != wanted) or told != (told := self.kept(engine))
+            (expected is not None and usage != expected) or usage != (usage := self.kept(engine))
         ) and time.monotonic() < end:
             time.sleep(0.02)
-        return told
+        return usage
 
     def test_a_bad_reference_is_refused_by_name(self, engine, reference):
         samples, rate, _, language = reference

@@ -72,9 +72,9 @@ def by_heart(model, clip: Clip) -> torch.Tensor:
         0, len(text) :
     ]
     assert len(ids) <= hidden.shape[1], "more places than the head has room for"
-    wanted = torch.zeros(len(ids), lm.dims.rows)
-    wanted[range(len(ids)), list(ids)] = LOGIT
-    return (torch.linalg.pinv(hidden.double()) @ wanted.double()).T.float().contiguous()
+    logits = torch.zeros(len(ids), lm.dims.rows)
+    logits[range(len(ids)), list(ids)] = LOGIT
+    return (torch.linalg.pinv(hidden.double()) @ logits.double()).T.float().contiguous()
 
 
 def edit(path: Path, change) -> None:

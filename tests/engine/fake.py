@@ -77,8 +77,8 @@ class FakeEngine:
         )
 
     def _steps(self, request, f0):
-        told = dict(w.split("=") for w in request.instruction.split() if "=" in w)
-        opt = lambda k, d: float(told.get(k, d))  # noqa: E731
+        options = dict(w.split("=") for w in request.instruction.split() if "=" in w)
+        opt = lambda k, d: float(options.get(k, d))  # noqa: E731
         seconds = opt("seconds", sum(map(len, request.segments or (request.text,))) * 0.15)
         total, done, number, rng = int(seconds * RATE), 0, 0, random.Random(request.seed)
         n_skipped = at_first = 0  # chunks and samples of the segments before the first one

@@ -57,10 +57,10 @@ class WildEngine(FakeEngine):
         super().start()
 
     def _steps(self, request, f0):
-        told = dict(w.split("=") for w in request.instruction.split() if "=" in w)
+        options = dict(w.split("=") for w in request.instruction.split() if "=" in w)
         for chunk in super()._steps(request, f0):
-            if chunk.number == int(told.get("at", 0)) and "do" in told:
-                getattr(self, "do_" + told["do"])()
+            if chunk.number == int(options.get("at", 0)) and "do" in options:
+                getattr(self, "do_" + options["do"])()
             yield chunk
 
     def notes(self, request):

@@ -36,12 +36,12 @@ def engine() -> EspeakEngine:
     """Its natural voice is up, and the default: how fast it is here makes no difference to what it
     says.
     """
-    made = EspeakEngine(2, natural=[FOLDER])
-    made.start()
-    assert made.natural.is_decided.wait(120)
-    assert made.natural.health().state == "ready", made.natural.health()
-    made.natural.rtf = 0.4
-    return made
+    engine = EspeakEngine(2, natural=[FOLDER])
+    engine.start()
+    assert engine.natural.is_decided.wait(120)
+    assert engine.natural.health().state == "ready", engine.natural.health()
+    engine.natural.rtf = 0.4
+    return engine
 
 
 @cache

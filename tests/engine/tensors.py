@@ -12,11 +12,13 @@ def tensors_kept() -> tuple[int, int]:
     import torch
 
     gc.collect()
-    found = [it for it in gc.get_objects() if type(it) in (torch.Tensor, torch.nn.Parameter)]
+    tensors = [
+        tensor for tensor in gc.get_objects() if type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    ]
     plain = [
-        it.untyped_storage() for it in found if not it.is_mkldnn
+        tensor.untyped_storage() for tensor in tensors if not tensor.is_mkldnn
     ]  # those of oneDNN are weights, in a layout of its own
-    return len(found), sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
+    return len(tensors), sum({storage.data_ptr(): storage.nbytes() for storage in plain}.values())
 
 
 def voices_kept() -> list[int]:
@@ -24,4 +26,4 @@ def voices_kept() -> list[int]:
     from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
 
     gc.collect()
-    return sorted(it.bytes for it in gc.get_objects() if type(it) is CachedPrompt)
+    return sorted(obj.bytes for obj in gc.get_objects() if type(obj) is CachedPrompt)

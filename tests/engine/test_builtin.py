@@ -209,20 +209,20 @@ def test_speech_begins_at_once_and_sentences_are_parted_by_a_pause():
 
 
 def test_cancel_close_and_loss_free_the_worker():
-    kept = [
+    streams = [
         engine().stream(ask("Please wait for me here.", id=f"k{i}"), prompt(), i % 2)
         for i in range(6)
     ]
-    for s in kept:
+    for s in streams:
         next(s)
     assert open_streams() == 6
     engine().cancel("k0")
     engine().cancel("k0")
-    kept[1].close()
+    streams[1].close()
     with pytest.raises(Cancelled):
-        next(kept[0])
+        next(streams[0])
     assert open_streams() == 4
-    del kept[2:], s
+    del streams[2:], s
     gc.collect()
     assert open_streams() == 0
 
@@ -264,11 +264,15 @@ def test_the_same_reference_is_read_once_and_a_bad_one_refused():
 def test_a_known_transcript_gives_the_tempo_and_a_wrong_one_is_ignored():
     samples, rate = clip("starter-zh-low")  # made at 150 words a minute
 
-    def wpm(*said):
-        return {k: m.wpm for k, m in unpack(engine().encode(samples, rate, *said).data)[1].items()}
+    def wpm(*transcript):
+        return {
+            k: m.wpm for k, m in unpack(engine().encode(samples, rate, *transcript).data)[1].items()
+        }
 
-    known = wpm("朋友们，晚上好。今天我们来聊一聊老城里的那条河，还有河边的人。", "zh")
-    assert len(set(known.values())) == 1 and known["en"] == pytest.approx(150, rel=0.05)
+    wpm_by_voice = wpm("朋友们，晚上好。今天我们来聊一聊老城里的那条河，还有河边的人。", "zh")
+    assert len(set(wpm_by_voice.values())) == 1 and wpm_by_voice["en"] == pytest.approx(
+        150, rel=0.05
+    )
     assert wpm("好。", "zh") == wpm("😀", "") == wpm()
 
 
@@ -284,9 +288,9 @@ def test_speed_is_kept_to():
 
 def test_noise_is_a_stated_fallback_and_hum_and_clipping_work():
     noise = (0.1 * np.random.default_rng(0).standard_normal(48000)).astype(np.float32)
-    made = engine().encode(noise, 16000)
-    assert made.notes == ("few_voiced_frames",)
-    assert np.abs(whole(engine().stream(ask("Hello."), made))).max() > 0.02
+    prompt_of_noise = engine().encode(noise, 16000)
+    assert prompt_of_noise.notes == ("few_voiced_frames",)
+    assert np.abs(whole(engine().stream(ask("Hello."), prompt_of_noise))).max() > 0.02
     samples, rate = clip()
     hum = (
         samples
@@ -314,11 +318,11 @@ def test_the_parent_stays_light():
 
 @pytest.fixture
 def own():
-    made = EspeakEngine(1, stall_s=3.0)
-    made.start()
-    yield made
-    made.close()
-    made.close()
+    espeak = EspeakEngine(1, stall_s=3.0)
+    espeak.start()
+    yield espeak
+    espeak.close()
+    espeak.close()
 
 
 def test_a_worker_that_dies_fails_its_streams_by_name_and_the_next_request_works(own):
@@ -365,24 +369,24 @@ def test_a_silent_worker_is_replaced(own):
 
 def test_starting_may_take_longer_than_any_later_answer():
     """On a busy machine the warm-up, two seconds of work, is no sign of a stuck worker."""
-    made = EspeakEngine(1, stall_s=0.05)
-    made.start()
-    assert made.health().state == "ready" and made._lanes[0].life == 1
-    made.close()
+    espeak = EspeakEngine(1, stall_s=0.05)
+    espeak.start()
+    assert espeak.health().state == "ready" and espeak._lanes[0].life == 1
+    espeak.close()
 
 
 def test_closing_leaves_no_process_and_no_descriptor():
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    made = EspeakEngine(1)
-    made.start()
-    pids = [made._lanes[0].pid, made._listener.pid]
-    made.close()
+    espeak = EspeakEngine(1)
+    espeak.start()
+    pids = [espeak._lanes[0].pid, espeak._listener.pid]
+    espeak.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
     assert not before or len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(NotReady):
-        list(made.stream(ask("No."), prompt()))
+        list(espeak.stream(ask("No."), prompt()))
 
 
 def test_workers_end_when_the_studio_is_killed():
@@ -391,14 +395,16 @@ def test_workers_end_when_the_studio_is_killed():
         " EspeakEngine(1); e.start(); print(e._lanes[0].pid, e._listener.pid, flush=True);"
         " os.kill(os.getpid(), signal.SIGKILL)"
     )
-    ended, held = socket.socketpair()
+    ended, child_socket = socket.socketpair()
     with ended:
-        with held:  # every descendant inherits this end; it closes when the last of them is gone
+        with (
+            child_socket
+        ):  # every descendant inherits this end; it closes when the last of them is gone
             parent = subprocess.Popen(
                 [sys.executable, "-c", code],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
-                stderr=held,
+                stderr=child_socket,
                 text=True,
             )
         pids = [int(p) for p in parent.stdout.readline().split()]
@@ -411,23 +417,23 @@ def test_workers_end_when_the_studio_is_killed():
 
 
 def test_without_espeak_it_says_so():
-    made = EspeakEngine(1, library="/nowhere/libespeak-ng.so")
+    espeak = EspeakEngine(1, library="/nowhere/libespeak-ng.so")
     with pytest.raises(NotReady) as error:
-        made.start()
+        espeak.start()
     assert (
         "eSpeak" in error.value.en
-        and made.health().state == "broken"
-        and made.health().reason == error.value.en
+        and espeak.health().state == "broken"
+        and espeak.health().reason == error.value.en
     )
-    made.close()
+    espeak.close()
 
 
 def test_a_worker_that_cannot_start_is_named(monkeypatch):
     monkeypatch.setattr(lane_module.sys, "executable", "/bin/false")
-    made = EspeakEngine(1)
+    espeak = EspeakEngine(1)
     with pytest.raises(NotReady):
-        made.start()
-    made.close()
+        espeak.start()
+    espeak.close()
 
 
 def test_a_prompt_of_another_engine_is_refused():
@@ -441,11 +447,11 @@ def test_whoever_lets_go_of_a_stream_or_a_voice_never_waits_for_the_worker(own, 
     """A worker that hangs answers nothing for seconds: what it need not be asked at once is told it
     by another thread.
     """
-    told, exchange = [], lane_module.WorkerConnection._exchange
+    threads, exchange = [], lane_module.WorkerConnection._exchange
 
     def noted(self, question, body):
         if question["op"] == "drop":
-            told.append(threading.current_thread())
+            threads.append(threading.current_thread())
         return exchange(self, question, body)
 
     monkeypatch.setattr(lane_module.WorkerConnection, "_exchange", noted)
@@ -460,18 +466,18 @@ def test_whoever_lets_go_of_a_stream_or_a_voice_never_waits_for_the_worker(own, 
         own.cancel("w")
     else:
         own.forget(prompt().fingerprint)
-    assert threading.current_thread() not in told
+    assert threading.current_thread() not in threads
     own.close()
-    assert len(told) <= 1, "it ends without a rest"
+    assert len(threads) <= 1, "it ends without a rest"
 
 
 def test_what_was_let_go_of_leaves_an_idle_worker_without_any_question(own, monkeypatch):
-    told, exchange = threading.Event(), lane_module.WorkerConnection._exchange
+    drop_event, exchange = threading.Event(), lane_module.WorkerConnection._exchange
 
     def noted(self, question, body):
         out = exchange(self, question, body)
         if question["op"] == "drop":
-            told.set()
+            drop_event.set()
         return out
 
     monkeypatch.setattr(lane_module.WorkerConnection, "_exchange", noted)
@@ -479,18 +485,18 @@ def test_what_was_let_go_of_leaves_an_idle_worker_without_any_question(own, monk
     next(stream)
     del stream
     gc.collect()
-    assert told.wait(20) and own.counts()[0]["streams"] == 0
+    assert drop_event.wait(20) and own.counts()[0]["streams"] == 0
 
 
 def test_closed_while_it_starts_it_never_says_that_it_is_ready(monkeypatch):
-    made = EspeakEngine(1)
+    espeak = EspeakEngine(1)
 
     def closed_meanwhile(self, question, **more):
-        if self is made._listener:
-            made.close()
+        if self is espeak._listener:
+            espeak.close()
         return {"rtf": 0.02}, b""
 
     monkeypatch.setattr(lane_module.WorkerConnection, "start", lambda self: None)
     monkeypatch.setattr(lane_module.WorkerConnection, "ask", closed_meanwhile)
-    made.start()
-    assert made.health().state == "draining"
+    espeak.start()
+    assert espeak.health().state == "draining"

@@ -67,10 +67,10 @@ def test_kanji_become_kana_where_a_converter_is_and_are_owned_up_to_where_not():
 
 def test_a_mark_that_would_be_read_aloud_is_told_and_one_that_is_passed_over_is_not():
     engine = EspeakEngine(1)
-    told = engine.notes(SpeechRequest("r", "Hello [giggle] there [laughter], [giggle].", "v"))
-    assert [en for en, _ in told] == [
+    notes = engine.notes(SpeechRequest("r", "Hello [giggle] there [laughter], [giggle].", "v"))
+    assert [en for en, _ in notes] == [
         "Unknown tag [giggle]: it would be read aloud."
-    ] and "[giggle]" in told[0][1]
+    ] and "[giggle]" in notes[0][1]
     assert engine.notes(SpeechRequest("r", "Hello there [laughter].", "v")) == []
     engine.close()
 
@@ -190,10 +190,10 @@ def test_the_mean_over_two_thirds_of_the_pitch_is_that_of_the_area_under_the_lin
     area = np.concatenate((np.zeros((5, 1)), np.cumsum(fine, axis=1)), axis=1)
     middles = (np.arange(257) + 8) * 1000 + 500
     reach = np.round(1000 * half).astype(int)[:, None]
-    wanted = (
+    expected = (
         np.take_along_axis(area, middles + reach, 1) - np.take_along_axis(area, middles - reach, 1)
     ) / (2 * reach)
-    assert np.allclose(smooth(power, half), wanted, rtol=1e-4)
+    assert np.allclose(smooth(power, half), expected, rtol=1e-4)
     assert np.array_equal(smooth(power, half)[:2], smooth(power[:2], half[:2])), (
         "a frame does not depend on those beside it"
     )
@@ -204,8 +204,8 @@ def test_the_minimum_phase_is_that_of_a_known_filter():
     response = (1 - 0.6 * z) / (
         1 - 0.5 * z + 0.3 * z**2
     )  # zeros and poles within the circle: minimum phase by itself
-    found = minimum_phase(np.log(np.abs(response[None]) ** 2).astype(np.float32))
-    assert np.abs(found - np.angle(response)).max() < 1e-4
+    phase = minimum_phase(np.log(np.abs(response[None]) ** 2).astype(np.float32))
+    assert np.abs(phase - np.angle(response)).max() < 1e-4
 
 
 @pytest.mark.parametrize("hz", [75.0, 120.0, 240.0, 420.0])
@@ -241,13 +241,13 @@ def test_common_letters_that_espeak_lacks_are_read(speaker):
 
 def test_every_syllable_of_a_dialect_gets_its_tone(speaker):
     text = "雄伟的熊猫妈妈今天买了很多东西。"
-    found = contours(
+    tones = contours(
         speaker.spelled("zh", 160, text), speaker.say("zh", 160, text).phonemes, "tianjin"
     )
     assert [
-        "".join(str(int(x)) for x in levels) for _, _, levels in found
+        "".join(str(int(x)) for x in levels) for _, _, levels in tones
     ] == "45 213 2 45 21 21 2 21 21 213 2 213 21 21 21".split()
-    assert all(a[1] <= b[0] for a, b in itertools.pairwise(found))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(tones))
     high = recolour(
         np.full(100, 200.0), np.arange(100.0), [(20, 60, np.array([5.0, 5.0]))], np.log(200.0), 0.1
     )
@@ -262,7 +262,7 @@ def test_blocks_sound_like_the_whole(speaker):
     from webui.engine.espeak.voice_mapping import neutral
 
     profile, mapping = neutral(base_voice(speaker, "en")[0])
-    said = []
+    outputs = []
     for sizes in ((0.24, 0.4, 0.8), (60.0,)):
         stream, pieces, last = (
             Stream(
@@ -277,12 +277,12 @@ def test_blocks_sound_like_the_whole(speaker):
         while not last:
             samples, _, last, _ = stream.step()
             pieces.append(samples)
-        said.append(np.concatenate(pieces))
+        outputs.append(np.concatenate(pieces))
     assert (
-        len(said[0]) == len(said[1])
-        and np.abs(said[0] - said[1]).max() < 0.1 * np.abs(said[1]).max()
+        len(outputs[0]) == len(outputs[1])
+        and np.abs(outputs[0] - outputs[1]).max() < 0.1 * np.abs(outputs[1]).max()
     )
-    assert np.corrcoef(*said)[0, 1] > 0.995
+    assert np.corrcoef(*outputs)[0, 1] > 0.995
 
 
 def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
@@ -311,16 +311,16 @@ def test_a_stream_that_is_over_or_let_go_is_free_at_once(speaker):
     gc.collect()
     gc.disable()
     try:
-        kept = []
+        stream_refs = []
         for number in (1, 2):
-            told, _ = worker.answer(
+            answer, _ = worker.answer(
                 {"op": "step", "stream": number, "voice": "v", "open": order}, bytearray()
             )
-            kept.append(weakref.ref(worker._streams[number]))
-            while number == 1 and not told["last"]:
-                told, _ = worker.answer({"op": "step", "stream": number}, bytearray())
+            stream_refs.append(weakref.ref(worker._streams[number]))
+            while number == 1 and not answer["last"]:
+                answer, _ = worker.answer({"op": "step", "stream": number}, bytearray())
         worker.answer({"op": "drop", "drop": [2]}, bytearray())
-        assert [ref() for ref in kept] == [None, None] and not worker._streams
+        assert [ref() for ref in stream_refs] == [None, None] and not worker._streams
     finally:
         gc.enable()
 
@@ -349,15 +349,15 @@ def test_a_long_step_ends_in_time_on_a_slow_machine(speaker, monkeypatch):
     }
 
     def steps(number: int) -> int:
-        told, n = (
+        answer, n = (
             worker.answer(
                 {"op": "step", "stream": number, "voice": "v", "open": order, "most": 1 << 20},
                 bytearray(),
             )[0],
             1,
         )
-        while not told["last"]:
-            told, n = (
+        while not answer["last"]:
+            answer, n = (
                 worker.answer({"op": "step", "stream": number, "most": 1 << 20}, bytearray())[0],
                 n + 1,
             )
@@ -370,7 +370,7 @@ def test_a_long_step_ends_in_time_on_a_slow_machine(speaker, monkeypatch):
 
 
 def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):
-    once = {
+    reference = {
         t: speaker.say(*t).samples
         for t in [
             ("en", 160, "Eight quick foxes; a lazy dog?"),
@@ -383,7 +383,7 @@ def test_what_was_said_before_leaves_no_trace_in_espeak(speaker):
         for tag in order:
             speaker.say(tag, 220, "12 3 4 五", limit_samples=3000)
             speaker.spelled(tag, 220, "12 3 4 五")
-            t = next(k for k in once if k[0] == tag)
-            assert np.array_equal(speaker.say(*t).samples, once[t])
+            t = next(k for k in reference if k[0] == tag)
+            assert np.array_equal(speaker.say(*t).samples, reference[t])
             cut = speaker.say(*t, limit_samples=9000)
-            assert not cut.whole and np.array_equal(cut.samples, once[t][: len(cut.samples)])
+            assert not cut.whole and np.array_equal(cut.samples, reference[t][: len(cut.samples)])

@@ -65,9 +65,9 @@ def test_converted_words_are_understood():
             )
         ), 24000
 
-    plain, made = (
+    plain, converted_error = (
         word_error(recogniser, base, sentences=SAID),
         word_error(recogniser, converted, sentences=SAID),
     )
     assert plain < 0.25, "the recogniser hears words"
-    assert made < plain + MOST
+    assert converted_error < plain + MOST

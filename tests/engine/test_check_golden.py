@@ -44,14 +44,14 @@ def copied(part, target, golden=GOLDEN):
 
 
 def test_the_repository_subset_passes():
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "check_golden.py"), str(GOLDEN), *ARGUMENTS],
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    lines = told.stdout.splitlines()
+    assert process.returncode == 0, process.stdout + process.stderr
+    lines = process.stdout.splitlines()
     assert lines[-1].endswith("0 not ok")
     for part in ("flow/stream_final", "hift/zero", "token2wav/b.stream"):
         assert any(line.startswith(part) and line.endswith("ok") for line in lines), part
@@ -98,16 +98,16 @@ def other_length(folder):
 def test_damage_is_found_and_named(tmp_path, capsys, damage):
     damage(copied("hift", tmp_path))
     assert main([str(tmp_path), *ARGUMENTS]) == 1
-    told = capsys.readouterr().out
-    assert "EXCEEDED" in told or "cannot be checked" in told
+    output = capsys.readouterr().out
+    assert "EXCEEDED" in output or "cannot be checked" in output
 
 
 def test_damage_in_one_part_leaves_the_others_checked(tmp_path, capsys):
     cut_file(copied("hift", tmp_path))
     copied("flow", tmp_path)
     assert main([str(tmp_path), *ARGUMENTS]) == 1
-    told = capsys.readouterr().out
-    assert "hift " in told and "flow/offline" in told and "1 not ok" in told
+    output = capsys.readouterr().out
+    assert "hift " in output and "flow/offline" in output and "1 not ok" in output
 
 
 def test_an_empty_folder_is_not_a_success(tmp_path, capsys):
@@ -137,16 +137,18 @@ def test_other_sizes_and_seeds(tmp_path, capsys):
         {key: value.clone() for key, value in io.items()}, tmp_path / "hift" / "hift_io.safetensors"
     )
     assert main([str(tmp_path), *ARGUMENTS]) == 0, capsys.readouterr().out
-    told = capsys.readouterr().out
-    assert "flow/stream_final" in told and "token2wav/x.stream" in told and "hift/zero" in told
+    output = capsys.readouterr().out
+    assert (
+        "flow/stream_final" in output and "token2wav/x.stream" in output and "hift/zero" in output
+    )
 
 
 @pytest.mark.parametrize("hop", [30, 50, 64])
 def test_chunks_of_the_first_generation_are_as_long_as_their_folder_says(tmp_path, capsys, hop):
     write_first_generation(tmp_path / "flow", hop)
     assert main([str(tmp_path), *ARGUMENTS]) == 0, capsys.readouterr().out
-    told = capsys.readouterr().out
-    assert "CosyVoice-300M" in told and "flow/chunk3_last" in told and "cache_out, mu" in told
+    output = capsys.readouterr().out
+    assert "CosyVoice-300M" in output and "flow/chunk3_last" in output and "cache_out, mu" in output
     io = load_file(tmp_path / "flow" / "flow_io.safetensors")
     io["chunk2.mel"][0, 3, 5] += 0.1
     save_file(io, tmp_path / "flow" / "flow_io.safetensors")
@@ -173,7 +175,7 @@ def write_first_generation(folder, hop):
         "prompt_feat": prompt_mel[None],
         "embedding": embedding,
     }
-    meta, kept, case = {}, None, ""
+    meta, cache, case = {}, None, ""
 
     def noise(number, frames):
         drawn = torch.randn(1, 80, frames, generator=draw)
@@ -183,9 +185,9 @@ def write_first_generation(folder, hop):
     maker = FirstToken2Wav(flow, None, prompt_ids, prompt_mel, embedding, noise)
     for number, case in enumerate(("chunk1", "chunk2", "chunk3_last")):
         end = len(ids) if case == "chunk3_last" else (number + 1) * hop + 20
-        mel, kept = maker.hop(ids[number * hop : end], number, kept)
+        mel, cache = maker.hop(ids[number * hop : end], number, cache)
         io[f"{case}.mel"] = mel.mT[None].clone()
-        io[f"{case}.cache_out"] = torch.stack([kept.noise.mT, kept.mu.mT], -1)
+        io[f"{case}.cache_out"] = torch.stack([cache.noise.mT, cache.mu.mT], -1)
         meta[case] = {
             "token_len": end - number * hop,
             "prompt_len": len(prompt_ids),
@@ -208,11 +210,11 @@ def test_a_front_end_of_the_third_generation_is_checked_for_what_there_is(
         copied(part, tmp_path, GOLDEN3)
     (tmp_path / "frontend" / missing).unlink()
     assert main([str(tmp_path), "--only", "frontend", *ARGUMENTS]) == 0, capsys.readouterr().out
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     names = ("special_tokens", "text_cases", "mode_inputs", "prompt_mel")
-    gone = missing.split(".")[0].replace("audio_features", "prompt_mel")
-    assert [name for name in names if name not in told] == [gone]
-    assert "Fun-CosyVoice3" in told and "0 not ok" in told
+    missing_name = missing.split(".")[0].replace("audio_features", "prompt_mel")
+    assert [name for name in names if name not in output] == [missing_name]
+    assert "Fun-CosyVoice3" in output and "0 not ok" in output
 
 
 def test_a_front_end_with_nothing_in_it_is_not_a_success(tmp_path, capsys):
@@ -288,11 +290,11 @@ def write_token2wav(folder, flow, vocoder, dims):
     }
     io["x.stream.wav"] = torch.cat([wave for _, wave in calls])[None]
     io["x.stream.chunk_lengths"] = torch.tensor([len(wave) for _, wave in calls])
-    told = [
+    call_list = [
         {"n_token": c.given, "token_offset": c.offset, "finalize": c.final}
         for c in schedule(50, 25)
     ]
     save_file(
         {key: value.clone() for key, value in io.items()}, folder / "token2wav_io.safetensors"
     )
-    (folder / "token2wav_meta.json").write_text(json.dumps({"x.stream": {"calls": told}}))
+    (folder / "token2wav_meta.json").write_text(json.dumps({"x.stream": {"calls": call_list}}))

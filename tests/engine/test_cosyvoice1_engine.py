@@ -112,17 +112,17 @@ def test_cancel_ends_a_long_text_between_two_hops(engine, prompt):
 
 def test_what_a_hop_costs(engine, prompt):
     """The whole prompt again in every hop: told, not hidden."""
-    seen = []
+    costs = []
     running = engine._running
     for _ in engine.stream(
         ask(id="cost", segments=("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 6,)),
         prompt,
     ):
-        seen.append((running["cost"].computed_frames, running["cost"].emitted_frames))
+        costs.append((running["cost"].computed_frames, running["cost"].emitted_frames))
     before = PromptFeatures.unpack(prompt.data, None).mel.shape[1]
     first = before + frames_of(HOP_IDS + OVERLAP_IDS)
-    assert seen[0] == (first, frames_of(HOP_IDS)) and len(seen) > 2
-    assert all(b[0] - a[0] > before for a, b in itertools.pairwise(seen) if b != a)
+    assert costs[0] == (first, frames_of(HOP_IDS)) and len(costs) > 2
+    assert all(b[0] - a[0] > before for a, b in itertools.pairwise(costs) if b != a)
 
 
 @pytest.mark.usefixtures("quick")
@@ -131,7 +131,7 @@ def test_a_shorter_first_hop_sounds_sooner_and_is_part_of_the_version(root, engi
     early.start()
     torch.set_num_threads(1)
     try:
-        asked, voice = (
+        request, voice = (
             ask(
                 id="early",
                 mode="preset",
@@ -142,7 +142,7 @@ def test_a_shorter_first_hop_sounds_sooner_and_is_part_of_the_version(root, engi
         firsts, lengths = zip(
             *(
                 (len(next(iter(chunks)).samples), sum(len(c.samples) for c in chunks))
-                for chunks in (e.stream(asked, voice) for e in (early, engine))
+                for chunks in (e.stream(request, voice) for e in (early, engine))
             ),
             strict=True,
         )
@@ -191,11 +191,11 @@ def load(root: Path) -> CosyVoice1:
      ("CosyVoice-300M-Instruct", "base", "base")],
 )  # fmt: skip
 def test_the_release_is_told_by_marker_or_name(root, tmp_path, name, marker, release):
-    there = beside(root, tmp_path / name)
+    model_dir = beside(root, tmp_path / name)
     if marker:
-        (there / MARKER).write_text(marker)
-    model = load(there)
-    assert model.spec.release == release and model_spec_of(there) is SPEC
+        (model_dir / MARKER).write_text(marker)
+    model = load(model_dir)
+    assert model.spec.release == release and model_spec_of(model_dir) is SPEC
     modes = model.facts.modes
     assert ("instruct" in modes) == (release == "instruct") == bool(model.facts.tags)
     assert {"preset", "zero_shot", "cross_lingual", "convert"} <= set(modes)
@@ -213,9 +213,9 @@ def test_the_release_is_told_by_marker_or_name(root, tmp_path, name, marker, rel
     ],
 )
 def test_a_cache_that_ends_in_a_hash_is_told_by_the_parts_before(tmp_path, path, release):
-    there = tmp_path / path
-    there.mkdir(parents=True)
-    assert release_of(there) == release
+    model_dir = tmp_path / path
+    model_dir.mkdir(parents=True)
+    assert release_of(model_dir) == release
 
 
 @pytest.mark.parametrize("link", ["CosyVoice-300M-SFT", "model"])
@@ -241,42 +241,42 @@ def test_a_link_is_told_by_its_own_name_and_by_where_it_leads(tmp_path, link):
 def test_where_no_name_tells_the_size_of_the_language_model_does(
     tmp_path, size, name, has_speakers, release
 ):
-    there = tmp_path / name
-    there.mkdir()
-    with (there / "llm.pt").open("wb") as f:
+    model_dir = tmp_path / name
+    model_dir.mkdir()
+    with (model_dir / "llm.pt").open("wb") as f:
         f.truncate(size)  # sparse: no such bytes are written
     if has_speakers:
-        (there / "spk2info.pt").touch()
-    assert release_of(there) == release
+        (model_dir / "spk2info.pt").touch()
+    assert release_of(model_dir) == release
 
 
 def test_the_base_release_needs_no_ready_speakers(root, tmp_path):
-    there = beside(root, tmp_path / "CosyVoice-300M")
-    (there / "spk2info.pt").unlink()
-    facts = load(there).facts
+    model_dir = beside(root, tmp_path / "CosyVoice-300M")
+    (model_dir / "spk2info.pt").unlink()
+    facts = load(model_dir).facts
     assert "preset" not in facts.modes and "zero_shot" in facts.modes and not facts.preset_modes
 
 
 @pytest.mark.parametrize("release", ["SFT", "Instruct"])
 @pytest.mark.parametrize("speakers", [None, {}, {"odd": {"embedding": torch.ones(1, 3)}}], ids=str)
 def test_the_tuned_releases_need_them(root, tmp_path, release, speakers):
-    there = beside(root, tmp_path / f"CosyVoice-300M-{release}")
-    (there / "spk2info.pt").unlink()
+    model_dir = beside(root, tmp_path / f"CosyVoice-300M-{release}")
+    (model_dir / "spk2info.pt").unlink()
     if speakers is not None:
-        torch.save(speakers, there / "spk2info.pt")
+        torch.save(speakers, model_dir / "spk2info.pt")
     with pytest.raises(NotReady) as fault:
-        load(there)
+        load(model_dir)
     assert fault.value.param == "spk2info.pt" and "fetch_models" in fault.value.zh
 
 
 def test_a_file_of_july_2024_without_sampling_gets_the_rule_of_its_code(root, tmp_path):
-    there = beside(root, tmp_path / "CosyVoice-300M")
-    text = (there / "cosyvoice.yaml").read_text("utf-8")
-    (there / "cosyvoice.yaml").unlink()
+    model_dir = beside(root, tmp_path / "CosyVoice-300M")
+    text = (model_dir / "cosyvoice.yaml").read_text("utf-8")
+    (model_dir / "cosyvoice.yaml").unlink()
     early = re.sub(r"(?m)^    sampling:.*\n(      .*\n)*", "", text)
     assert "sampling:" in text and "sampling:" not in early
-    (there / "cosyvoice.yaml").write_text(early, "utf-8")
-    rule = read_spec(there).rule
+    (model_dir / "cosyvoice.yaml").write_text(early, "utf-8")
+    rule = read_spec(model_dir).rule
     assert (rule.top_p, rule.top_k, rule.window, rule.tau) == (0.8, 25, 10, 0.1)
 
 
@@ -296,10 +296,10 @@ def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(
     missing,
     reference,  # noqa: F811
 ):
-    there = beside(root, tmp_path / "CosyVoice-300M-SFT")
+    model_dir = beside(root, tmp_path / "CosyVoice-300M-SFT")
     for name in missing:
-        (there / name).unlink()
-    alone = CosyVoiceEngine(there, precision="fp32", threads=1)
+        (model_dir / name).unlink()
+    alone = CosyVoiceEngine(model_dir, precision="fp32", threads=1)
     alone.start()
     torch.set_num_threads(1)
     try:
@@ -324,27 +324,27 @@ def test_without_the_networks_that_hear_a_clip_its_ready_speakers_speak(
 
 
 def test_a_describing_directory_without_those_networks_keeps_its_descriptions(root, tmp_path):
-    there = beside(root, tmp_path / "CosyVoice-300M-Instruct")
-    (there / "campplus.onnx").unlink()
-    assert load(there).facts.modes == ("preset", "instruct")
+    model_dir = beside(root, tmp_path / "CosyVoice-300M-Instruct")
+    (model_dir / "campplus.onnx").unlink()
+    assert load(model_dir).facts.modes == ("preset", "instruct")
 
 
 @pytest.mark.parametrize("speakers", [None, {}], ids=["none", "empty"])
 def test_with_neither_ready_speakers_nor_those_networks_the_file_is_named(root, tmp_path, speakers):
-    there = beside(root, tmp_path / "CosyVoice-300M")
-    (there / "campplus.onnx").unlink()
-    (there / "spk2info.pt").unlink()
+    model_dir = beside(root, tmp_path / "CosyVoice-300M")
+    (model_dir / "campplus.onnx").unlink()
+    (model_dir / "spk2info.pt").unlink()
     if speakers is not None:
-        torch.save(speakers, there / "spk2info.pt")
+        torch.save(speakers, model_dir / "spk2info.pt")
     with pytest.raises(NotReady, match=r"campplus\.onnx"):
-        load(there)
+        load(model_dir)
 
 
 def test_a_marker_of_another_word_is_refused(root, tmp_path):
-    there = beside(root, tmp_path / "x")
-    (there / MARKER).write_text("vllm")
+    model_dir = beside(root, tmp_path / "x")
+    (model_dir / MARKER).write_text("vllm")
     with pytest.raises(NotReady, match=MARKER):
-        release_of(there)
+        release_of(model_dir)
 
 
 @pytest.mark.parametrize(
@@ -361,34 +361,34 @@ def test_a_marker_of_another_word_is_refused(root, tmp_path):
     ],
 )
 def test_another_models_numbers_are_named(root, tmp_path, line, instead, field):
-    there = beside(root, tmp_path / "m")
-    text = (there / "cosyvoice.yaml").read_text()
+    model_dir = beside(root, tmp_path / "m")
+    text = (model_dir / "cosyvoice.yaml").read_text()
     assert line in text
-    (there / "cosyvoice.yaml").unlink()
-    (there / "cosyvoice.yaml").write_text(text.replace(line, instead, 1))
+    (model_dir / "cosyvoice.yaml").unlink()
+    (model_dir / "cosyvoice.yaml").write_text(text.replace(line, instead, 1))
     with pytest.raises(NotReady) as caught:
-        read_spec(there)
+        read_spec(model_dir)
     assert field in caught.value.en and "cosyvoice.yaml" in caught.value.en and caught.value.zh
 
 
 def test_early_files_without_a_rate_of_ids_are_of_50(root, tmp_path):
-    there = beside(root, tmp_path / "m")
+    model_dir = beside(root, tmp_path / "m")
     text = (
-        (there / "cosyvoice.yaml")
+        (model_dir / "cosyvoice.yaml")
         .read_text()
         .replace("    input_frame_rate: 50 # ids a second\n", "")
     )
     assert "input_frame_rate" not in text
-    (there / "cosyvoice.yaml").unlink()
-    (there / "cosyvoice.yaml").write_text(text)
-    assert read_spec(there).ids_per_s == 50
+    (model_dir / "cosyvoice.yaml").unlink()
+    (model_dir / "cosyvoice.yaml").write_text(text)
+    assert read_spec(model_dir).ids_per_s == 50
 
 
 def test_a_text_embedding_too_small_for_the_vocabulary_is_named(root, tmp_path):
-    there = beside(root, tmp_path / "m")
-    (there / "multilingual.tiktoken").unlink()  # the packaged one has 51866 ids
+    model_dir = beside(root, tmp_path / "m")
+    (model_dir / "multilingual.tiktoken").unlink()  # the packaged one has 51866 ids
     with pytest.raises(NotReady, match=r"cosyvoice\.yaml.*text_token_size = 51866"):
-        load(there)
+        load(model_dir)
 
 
 # ---- what each mode feeds (golden1/frontend/mode_inputs.json) ------------------------------------
@@ -400,10 +400,10 @@ def words(tmp_path_factory) -> WhisperTokenizer:
 
 def fed(request, words) -> dict:
     """What a language model would be given."""
-    given = {}
+    inputs = {}
 
     def prefix(prompt_text, speaker):
-        given.update(prompt_text=tuple(prompt_text), speaker=speaker)
+        inputs.update(prompt_text=tuple(prompt_text), speaker=speaker)
         return SimpleNamespace(nbytes=0)
 
     spec = SimpleNamespace(ids_per_s=50)
@@ -413,7 +413,7 @@ def fed(request, words) -> dict:
     prompt = PromptFeatures((), tuple(range(41)), torch.zeros(1, 85, 80), torch.ones(1, 192))
     script = PromptBuilderV1(model, CachedPrompt(model, prompt), request)
     script.prefix()
-    return given | {
+    return inputs | {
         "prompt_speech": script.prompt_speech,
         "text": script.text(request.segments[0]),
         "tokenizer": model.tokenizer,
@@ -438,12 +438,12 @@ def test_the_transcript_is_rewritten_as_the_text_is_unless_it_holds_a_mark(words
 
 
 def test_modes_feed_what_the_published_code_does(words):
-    told = json.loads((GOLDEN1 / "frontend" / "mode_inputs.json").read_text())["modes"]
+    modes = json.loads((GOLDEN1 / "frontend" / "mode_inputs.json").read_text())["modes"]
     sft = fed(ask(mode="preset", segments=("T",)), words)
     assert (
         (sft["prompt_text"], sft["prompt_speech"]) == ((), ())
         and sft["speaker"] is not None
-        and "prompt_text" not in told["sft"]
+        and "prompt_text" not in modes["sft"]
     )
     zero = fed(ask(mode="zero_shot", transcript="some words said", segments=("T",)), words)
     assert (
@@ -454,14 +454,14 @@ def test_modes_feed_what_the_published_code_does(words):
     cross = fed(ask(mode="cross_lingual", language="en", segments=("T",)), words)
     assert (cross["prompt_text"], cross["prompt_speech"]) == ((), ()) and cross["text"] == cross[
         "tokenizer"
-    ].encode(told["cross_lingual"]["text"])
+    ].encode(modes["cross_lingual"]["text"])
     described = fed(ask(mode="instruct", instruction="I", segments=("T",)), words)
     assert (
         described["prompt_text"]
-        == tuple(described["tokenizer"].encode(told["instruct"]["prompt_text"]))
+        == tuple(described["tokenizer"].encode(modes["instruct"]["prompt_text"]))
         and described["speaker"] is None
     )
-    assert described["prompt_speech"] == () and "llm_embedding" not in told["instruct"]
+    assert described["prompt_speech"] == () and "llm_embedding" not in modes["instruct"]
 
 
 @pytest.mark.parametrize("mode", ["preset", "zero_shot", "cross_lingual", "instruct"])
@@ -478,8 +478,8 @@ def test_the_mark_of_a_pasted_example_is_fed_in_every_mode(words, mode):
      ("ru", "привет", ""), ("en", "<|ja|>さくら", ""), ("en", "  ", "")],
 )  # fmt: skip
 def test_the_languages_mark_is_put_in_front(words, language, text, mark):
-    given = fed(ask(mode="cross_lingual", language=language, segments=(text,)), words)
-    assert given["text"] == given["tokenizer"].encode(mark + text.strip())
+    inputs = fed(ask(mode="cross_lingual", language=language, segments=(text,)), words)
+    assert inputs["text"] == inputs["tokenizer"].encode(mark + text.strip())
     other = fed(ask(mode="preset", language=language, segments=(text,)), words)
     assert other["text"] == other["tokenizer"].encode(text.strip()), (
         "only where the voice speaks another language than its own"

@@ -92,8 +92,8 @@ def test_frames_of_hops_are_those_of_the_schedule_and_cost_the_prompt_each_time(
     flow = small_flow(torch.float32)
     voice, its = hop_voice(flow, 30), ids(263)
     state = voice.begin(1)
-    made = hopped(state, its)
-    assert [len(mel) for mel in made] == [172, 172, frames_of(63)]
+    mels = hopped(state, its)
+    assert [len(mel) for mel in mels] == [172, 172, frames_of(63)]
     assert [call.given for call in schedule(263)] == [120, 120, 63]
     assert state.computed_frames == 3 * len(voice.prompt_mel) + sum(
         frames_of(call.given) for call in schedule(263)
@@ -108,9 +108,9 @@ def test_the_overlap_is_blended_from_both_hops():
     voice, its = hop_voice(flow, 30), ids(160)
     state = voice.begin(1)
     state.step(its[:120])
-    tail, kept = state.tail, state.kept
+    tail, overlap = state.tail, state.kept
     second = HopState(voice, 1)
-    second.done, second.kept, second.emitted_frames = 100, kept, 172
+    second.done, second.kept, second.emitted_frames = 100, overlap, 172
     alone = second.step(its, final=True)
     both = state.step(its, final=True)
     assert torch.equal(both[OVERLAP_FRAMES:], alone[OVERLAP_FRAMES:])
@@ -177,9 +177,9 @@ def test_requests_in_one_call_get_the_frames_of_their_own():
         [voice.begin(s) for s, voice in enumerate([*voices, voices[0]])] for _ in range(2)
     ]
     for n, final in ((120, False), (220, False), (240, True)):
-        asked = [(state, ids(n, s), final) for s, state in enumerate(states)]
-        assert len({state.shape(n, final) for state, _, _ in asked}) == 1
-        together = step_many(asked)
+        batch = [(state, ids(n, s), final) for s, state in enumerate(states)]
+        assert len({state.shape(n, final) for state, _, _ in batch}) == 1
+        together = step_many(batch)
         alone = [state.step(ids(n, s), final) for s, state in enumerate(twins)]
         assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(together, alone, strict=True))
 
@@ -200,20 +200,20 @@ def test_shapes_tell_who_can_share():
 def test_a_step_that_fails_leaves_the_request_as_it_was(monkeypatch):
     flow = small_flow()
     voice, its = hop_voice(flow, 20), ids(200)
-    want = hopped(voice.begin(2), its)
+    expected = hopped(voice.begin(2), its)
     state = voice.begin(2)
-    made = [state.step(its[:120])]
+    mels = [state.step(its[:120])]
     real = flow.decoder.estimator.forward
     monkeypatch.setattr(
         flow.decoder.estimator,
         "forward",
-        lambda *given: (_ for _ in ()).throw(torch.OutOfMemoryError("full")),
+        lambda *args: (_ for _ in ()).throw(torch.OutOfMemoryError("full")),
     )
     with pytest.raises(torch.OutOfMemoryError):
         state.step(its, final=True)
     monkeypatch.setattr(flow.decoder.estimator, "forward", real)
-    made.append(state.step(its, final=True))
-    assert all(torch.equal(a, b) for a, b in zip(made, want, strict=True))
+    mels.append(state.step(its, final=True))
+    assert all(torch.equal(a, b) for a, b in zip(mels, expected, strict=True))
 
 
 def test_a_guidance_row_on_each_core_is_the_same():

@@ -68,22 +68,22 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair, prompt_text, speaker):
     lm, fast = pair
     cache, past = lm.prefix(prompt_text, speaker).fork(), fast.prefix(prompt_text, speaker).fork(50)
     opening = fast.prefill_embeddings(TEXT, PROMPT_SPEECH)
-    want = lm.step(opening, cache)
+    expected = lm.step(opening, cache)
     fast.start(opening, past, SamplingRequest(1, 10, 100))
     row = fast.rows[past]
-    assert torch.equal(fast.last[row.slot], want[0]) and past.text is None and not past.length
+    assert torch.equal(fast.last[row.slot], expected[0]) and past.text is None and not past.length
     for _ in range(30):
         (spoken,) = fast.run([past], 1)
         if spoken.ids:
-            want = lm.step_many(spoken.ids, [cache])
-            assert torch.allclose(fast.last[row.slot], want[0], atol=1e-5)
+            expected = lm.step_many(spoken.ids, [cache])
+            assert torch.allclose(fast.last[row.slot], expected[0], atol=1e-5)
     assert row.length == cache.length > len(TEXT) + 20
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
     lm, fast = pair
-    want = [
+    expected = [
         list(
             generate(
                 lm,
@@ -108,7 +108,7 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
         head + ([] if len(head) < 4 else to_the_end(fast, past))
         for head, past in zip(together, pasts)
     ]
-    assert got == want
+    assert got == expected
 
 
 def test_drawing_is_replays_and_copies(pair):
@@ -132,9 +132,9 @@ def flow():
 
 @pytest.fixture(scope="module")
 def hops(flow):
-    made = CapturedHops(flow, HOPS)
-    made.record()
-    return made
+    static_hops = CapturedHops(flow, HOPS)
+    static_hops.record()
+    return static_hops
 
 
 def twin(voice: HopVoice, hops: CapturedHops) -> HopVoice:
@@ -155,12 +155,15 @@ def test_a_request_is_that_of_the_plain_flow(flow, hops, prompt, frames):
     frames.
     """
     voice, ids = hop_voice(flow, prompt, frames), drawn(157)
-    want, got = voice.begin(3), twin(voice, hops).begin(3)
-    for known, final in ((120, False), (157, True)):
-        assert got.shape(known, final) == want.shape(known, final)
-        mine, its = got.step(ids[:known], final), want.step(ids[:known], final)
+    expected, got = voice.begin(3), twin(voice, hops).begin(3)
+    for n_ids, final in ((120, False), (157, True)):
+        assert got.shape(n_ids, final) == expected.shape(n_ids, final)
+        mine, its = got.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
         assert mine.shape == its.shape and (mine - its).abs().max() < 2e-5
-    assert (got.computed_frames, got.emitted_frames) == (want.computed_frames, want.emitted_frames)
+    assert (got.computed_frames, got.emitted_frames) == (
+        expected.computed_frames,
+        expected.emitted_frames,
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 20, 40, 41, 55, 100])
@@ -175,14 +178,14 @@ def test_every_length_of_a_rest(flow, hops, count):
 def test_hops_of_different_lengths_share_a_call(flow, hops):
     voices = [hop_voice(flow, prompt, seed=prompt) for prompt in (3, 60, 33)]
     hops.graphs.replayed.clear()
-    asked = [(voice.begin(n), drawn(30 + 25 * n, n), True) for n, voice in enumerate(voices)]
-    want = [
-        voice.begin(n).step(ids, True) for n, (voice, (_, ids, _)) in enumerate(zip(voices, asked))
+    batch = [(voice.begin(n), drawn(30 + 25 * n, n), True) for n, voice in enumerate(voices)]
+    expected = [
+        voice.begin(n).step(ids, True) for n, (voice, (_, ids, _)) in enumerate(zip(voices, batch))
     ]
     got = step_many(
-        [(twin(state.voice, hops).begin(state.seed), ids, final) for state, ids, final in asked]
+        [(twin(state.voice, hops).begin(state.seed), ids, final) for state, ids, final in batch]
     )
-    assert all((mine - its).abs().max() < 2e-5 for mine, its in zip(got, want))
+    assert all((mine - its).abs().max() < 2e-5 for mine, its in zip(got, expected))
     assert dict(hops.graphs.replayed) == {(256, 2): 1, (256, 1): 1}
 
 
@@ -223,17 +226,17 @@ def test_the_solver_is_only_replayed(flow):
 @pytest.mark.parametrize("seed", [None, 3])
 def test_windows_are_the_wave_of_one_shot(seed):
     vocoder, mel = small_vocoder(), torch.randn(120, 80, generator=torch.Generator().manual_seed(4))
-    made = CapturedVocoderV1(vocoder, VocoderSizes((50, 70, 120), (1, 2)))
-    made.record()
-    want = vocoder.whole(mel, seed)
+    static_vocoder = CapturedVocoderV1(vocoder, VocoderSizes((50, 70, 120), (1, 2)))
+    static_vocoder.record()
+    expected = vocoder.whole(mel, seed)
     for cut in ([50], [20, 30, 50]):
-        wave = torch.cat(pushed(made.stream(seed), mel, cut))
-        assert wave.shape == want.shape and relative_rms(wave, want) < 4e-3
+        wave = torch.cat(pushed(static_vocoder.stream(seed), mel, cut))
+        assert wave.shape == expected.shape and relative_rms(wave, expected) < 4e-3
     plain = VocoderState(vocoder, seed).push(mel[:50])
-    assert (made.stream(seed).push(mel[:50]) - plain).abs().max() < 1e-4
-    assert seed is None or relative_rms(made.stream(None).push(mel, True), want) > 0.05, (
-        "phases are a request's own"
-    )
+    assert (static_vocoder.stream(seed).push(mel[:50]) - plain).abs().max() < 1e-4
+    assert (
+        seed is None or relative_rms(static_vocoder.stream(None).push(mel, True), expected) > 0.05
+    ), "phases are a request's own"
 
 
 @pytest.mark.parametrize("hops", [(50, 50, 100, 200), (100, 100, 200)], ids=str)
@@ -280,14 +283,17 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
             other.close()
 
     models: list[CosyVoice1] = []
-    want = spoken()
+    expected = spoken()
     monkeypatch.setattr(
         engine_module,
         "to_backend",
-        lambda model, told: captured(model, told, sizes, EagerCapture),
+        lambda model, on_progress: captured(model, on_progress, sizes, EagerCapture),
     )
     got = spoken()
-    assert got.shape == want.shape and np.square(got - want).mean() < 0.01 * np.square(want).mean()
+    assert (
+        got.shape == expected.shape
+        and np.square(got - expected).mean() < 0.01 * np.square(expected).mean()
+    )
     model = models[1]
     assert (
         isinstance(model, CapturedCosyVoice1)

@@ -78,11 +78,11 @@ def one_pass(
 @pytest.mark.parametrize("prompt_speech", [[], PROMPT_SPEECH])
 @pytest.mark.parametrize("speaker", [None, SPEAKER])
 def test_cached_decode_equals_one_causal_pass(lm, prompt_speech, speaker):
-    seen, forced = [], [4, 4, 17, 39, 0, 25, 12, 4, 8]
+    step_scores, forced = [], [4, 4, 17, 39, 0, 25, 12, 4, 8]
 
     def sample(scores, history):
-        seen.append(scores.clone())
-        return forced[len(seen) - 1]
+        step_scores.append(scores.clone())
+        return forced[len(step_scores) - 1]
 
     for _ in zip(
         forced, generate(lm, lm.prefix(PROMPT_TEXT, speaker).fork(), TEXT, prompt_speech, sample)
@@ -90,7 +90,7 @@ def test_cached_decode_equals_one_causal_pass(lm, prompt_speech, speaker):
         pass
     whole = one_pass(lm, PROMPT_TEXT, TEXT, prompt_speech + forced, speaker)
     first = whole.shape[0] - len(forced) - 1
-    for i, row in enumerate(seen):
+    for i, row in enumerate(step_scores):
         expected = whole[first + i].clone()
         expected[LM_DIMS.end] = row[LM_DIMS.end]
         assert torch.allclose(row, expected, atol=1e-6), i
@@ -111,8 +111,8 @@ def test_text_behind_a_prefix_is_encoded_as_one_sequence(lm):
 def test_the_speaker_and_the_prompt_text_are_heard(lm):
     opening = lm.prefill_embeddings(TEXT, PROMPT_SPEECH)
     scores = [
-        lm.step(opening, lm.prefix(*given))
-        for given in (
+        lm.step(opening, lm.prefix(*prefix_args))
+        for prefix_args in (
             (PROMPT_TEXT, SPEAKER),
             (PROMPT_TEXT, SPEAKER.flip(0)),
             (PROMPT_TEXT, None),
@@ -129,10 +129,10 @@ def test_a_batch_of_different_pasts_is_each_alone(lm):
     openings = [(TEXT, PROMPT_SPEECH), (TEXT[:2], []), (TEXT * 3, PROMPT_SPEECH[:3])]
     pasts, twins = [], []
     for which, (text, speech) in enumerate(openings):
-        for kept in (pasts, twins):
+        for caches in (pasts, twins):
             past = lm.prefix(PROMPT_TEXT if which else [], SPEAKER).fork()
             lm.step(lm.prefill_embeddings(text, speech), past)
-            kept.append(past)
+            caches.append(past)
     assert len({past.length for past in pasts}) == 3
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
         together = lm.step_many(ids, pasts)

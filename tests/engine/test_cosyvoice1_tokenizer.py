@@ -67,7 +67,7 @@ def test_no_mark_that_a_person_types_is_fed(tokenizer):
 
 
 def test_a_description_ends_where_it_must(tokenizer, tmp_path):
-    said = tokenizer.encode("A calm voice")
+    ids = tokenizer.encode("A calm voice")
     assert tokenizer.instruction("A calm voice") == tokenizer.encode("A calm voice<endofprompt>")
     for typed in (
         " A calm<|endofprompt|> voice<|endoftext|><|endofprompt|> ",
@@ -76,7 +76,7 @@ def test_a_description_ends_where_it_must(tokenizer, tmp_path):
     ):
         assert tokenizer.instruction(typed) == tokenizer.instruction("A calm voice"), typed
     golden = WhisperTokenizer(tmp_path, end_of_prompt="<|endofprompt|>")
-    assert golden.instruction("A calm voice") == said + GOLDEN_END, "today's public code"
+    assert golden.instruction("A calm voice") == ids + GOLDEN_END, "today's public code"
 
 
 def test_what_a_style_chip_wrote_becomes_a_description():

@@ -71,10 +71,10 @@ def test_phase_in_closed_form_is_the_sum_over_samples(vocoder):
         * torch.arange(1, 10, dtype=torch.float64)
         / 22050
     )
-    want = 0.1 * (2 * math.pi * (rates.cumsum(0) + start)).sin()
-    assert torch.allclose(vocoder.m_source.waves(f0, start), want, atol=1e-9)
+    expected = 0.1 * (2 * math.pi * (rates.cumsum(0) + start)).sin()
+    assert torch.allclose(vocoder.m_source.waves(f0, start), expected, atol=1e-9)
     later = vocoder.m_source.waves(f0[2:], vocoder.m_source.after(f0[:2], start))
-    assert torch.allclose(later, want[2 * FRAME_SAMPLES :], atol=1e-9)
+    assert torch.allclose(later, expected[2 * FRAME_SAMPLES :], atol=1e-9)
 
 
 def test_start_phases_are_drawn_once_from_the_seed(vocoder):

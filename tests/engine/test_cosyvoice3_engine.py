@@ -47,9 +47,9 @@ def copy(root, tmp_path):
     return shutil.copytree(root, tmp_path / "CosyVoice2-0.5B")  # a name tells nothing
 
 
-def fault(root, **given) -> NotReady:
+def fault(root, **options) -> NotReady:
     with pytest.raises(NotReady) as error:
-        CosyVoiceEngine(root, **given).start()
+        CosyVoiceEngine(root, **options).start()
     return error.value
 
 
@@ -75,8 +75,8 @@ def test_what_it_tells_of_itself(engine, root):  # noqa: F811
 
 
 def test_words_of_a_clip_in_another_voice(engine, prompt, reference):  # noqa: F811
-    made = whole(engine.convert(ask(), prompt, *reference[:2]))
-    assert abs(len(made) / 24000 - len(reference[0]) / reference[1]) < 0.1
+    samples = whole(engine.convert(ask(), prompt, *reference[:2]))
+    assert abs(len(samples) / 24000 - len(reference[0]) / reference[1]) < 0.1
 
 
 def test_the_first_sound_holds_four_frames_back(engine, prompt):  # noqa: F811
@@ -86,7 +86,7 @@ def test_the_first_sound_holds_four_frames_back(engine, prompt):  # noqa: F811
 
 def test_long_pauses_are_not_heard(engine, prompt, monkeypatch):  # noqa: F811
     """A language model that says nothing but silence: the flow hears five ids of it."""
-    heard = []
+    id_counts = []
     monkeypatch.setattr(
         "webui.engine.cosyvoice.llm.sampler.Sampler.__call__",
         lambda self, scores, history: min(SILENT),
@@ -95,23 +95,28 @@ def test_long_pauses_are_not_heard(engine, prompt, monkeypatch):  # noqa: F811
     monkeypatch.setattr(
         type(engine._loaded()),
         "flow_batch",
-        lambda self, asked: (heard.extend(len(ids) for _, ids, _ in asked), real(self, asked))[1],
+        lambda self, batch: (id_counts.extend(len(ids) for _, ids, _ in batch), real(self, batch))[
+            1
+        ],
     )
     chunks = list(engine.stream(ask(id="still", segments=("Hush now.",)), prompt))
-    assert heard == [MAX_RUN] and len(whole(chunks)) == MAX_RUN * 960
+    assert id_counts == [MAX_RUN] and len(whole(chunks)) == MAX_RUN * 960
 
 
 def test_in_company_as_alone(engine, prompt):  # noqa: F811
     """Four at once, each with a text and a seed of its own."""
-    asked = [
+    request_fields = [
         {"seed": n, "segments": (f"This is sentence number {n}.", "And its end.")} for n in range(4)
     ]
-    alone = [whole(engine.stream(ask(id=f"a{n}", **more), prompt)) for n, more in enumerate(asked)]
+    alone = [
+        whole(engine.stream(ask(id=f"a{n}", **more), prompt))
+        for n, more in enumerate(request_fields)
+    ]
     with ThreadPoolExecutor(4) as pool:
         beside = list(
             pool.map(
                 lambda pair: whole(engine.stream(ask(id=f"b{pair[0]}", **pair[1]), prompt)),
-                enumerate(asked),
+                enumerate(request_fields),
             )
         )
     assert all(np.array_equal(*pair) for pair in zip(alone, beside, strict=True))
@@ -133,12 +138,12 @@ def test_every_way_of_computing_speaks(root, how):
     other.start()
     try:
         torch.set_num_threads(1)
-        made = other.encode(np.sin(np.arange(48000) / 9).astype(np.float32), 16000, "", "en")
-        sound = whole(other.stream(ask(id="how"), made))
+        clip_prompt = other.encode(np.sin(np.arange(48000) / 9).astype(np.float32), 16000, "", "en")
+        sound = whole(other.stream(ask(id="how"), clip_prompt))
         assert (
             len(sound) > 10000
             and np.isfinite(sound).all()
-            and np.array_equal(sound, whole(other.stream(ask(id="again"), made)))
+            and np.array_equal(sound, whole(other.stream(ask(id="again"), clip_prompt)))
         )
     finally:
         other.close()
@@ -227,7 +232,7 @@ def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size
 
 def test_instruction_and_words_of_the_clip_together(engine, prompt):  # noqa: F811
     assert engine.describe().told_clones
-    told = [
+    sounds = [
         whole(
             engine.stream(
                 ask(id=f"t{n}", mode="zero_shot", transcript="hello there", instruction=how), prompt
@@ -235,7 +240,7 @@ def test_instruction_and_words_of_the_clip_together(engine, prompt):  # noqa: F8
         )
         for n, how in enumerate(("", "Speak happily"))
     ]
-    assert not np.array_equal(*(sound[:4000] for sound in told))
+    assert not np.array_equal(*(sound[:4000] for sound in sounds))
 
 
 def bent(root, name: str, **tensors) -> None:

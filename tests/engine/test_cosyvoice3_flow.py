@@ -56,8 +56,12 @@ def test_golden_in_full(shared_dir):
 )
 def whole_run(request, flow):
     prompt, cut = request.param
-    blocks, given, ids = GRID if cut == "grid" else listed(prompt), voice_of(prompt), ids_of(84)
-    return ids, VoiceState.of(flow, *given, blocks), flow.whole(ids, *given, blocks)
+    blocks, prompt_args, ids = (
+        GRID if cut == "grid" else listed(prompt),
+        voice_of(prompt),
+        ids_of(84),
+    )
+    return ids, VoiceState.of(flow, *prompt_args, blocks), flow.whole(ids, *prompt_args, blocks)
 
 
 @pytest.mark.parametrize("hops", SCHEDULES, ids=str)
@@ -92,14 +96,14 @@ def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow,
     voice = VoiceState.of(
         flow, *given, Blocks.behind(prompt, first), ahead=ids_of(3, seed=9) if prompt else ()
     )
-    state, asked = voice.begin(), []
+    state, frame_counts = voice.begin(), []
     hook = flow.decoder.estimator.register_forward_pre_hook(
-        lambda module, given: asked.append(given[0].shape[1])
+        lambda module, inputs: frame_counts.append(inputs[0].shape[1])
     )
     assert len(state.step(ids[: first + 3])) == 2 * first == state.computed_frames
     state.step(ids, final=True)
     hook.remove()
-    assert state.computed_frames == state.emitted_frames == 2 * len(ids) == sum(asked) / 10
+    assert state.computed_frames == state.emitted_frames == 2 * len(ids) == sum(frame_counts) / 10
     hops = [torch.cat(streamed(voice.begin(), ids, given)) for given in ([1], [28, 25], [200])]
     assert all((hop - hops[0]).abs().max() < 1e-12 for hop in hops)
 
@@ -115,9 +119,9 @@ def test_the_number_of_euler_steps_is_the_models(steps):
 
 @pytest.mark.parametrize("what", ["k/v", "position tails", "look-ahead tail", "positions"])
 def test_a_wrong_memory_shows(flow, monkeypatch, what):
-    ids, given = ids_of(60), voice_of(53)
-    full = flow.whole(ids, *given, GRID)
-    voice = VoiceState.of(flow, *given)
+    ids, prompt_args = ids_of(60), voice_of(53)
+    full = flow.whole(ids, *prompt_args, GRID)
+    voice = VoiceState.of(flow, *prompt_args)
     if what == "k/v":
         for past in voice.pasts:
             past.store.prefix = torch.zeros_like(past.store.prefix)
@@ -184,11 +188,11 @@ def test_a_step_that_fails_half_way_can_be_made_again(flow, monkeypatch):
     whole, state = torch.cat(streamed(voice.begin(), ids, [28, 200])), voice.begin()
     first, real, calls = state.step(ids[:28]), flow.decoder.estimator.forward, []
 
-    def forward(*given):
+    def forward(*args):
         calls.append(1)
         if len(calls) == 4:
             raise RuntimeError("out of memory")
-        return real(*given)
+        return real(*args)
 
     monkeypatch.setattr(flow.decoder.estimator, "forward", forward)
     with pytest.raises(RuntimeError):

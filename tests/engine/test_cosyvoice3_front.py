@@ -96,8 +96,11 @@ def test_the_prefix_is_ours_alone(tokenizer, typed):
 
 
 def test_what_only_looks_like_a_prefix_is_said(tokenizer):
-    for typed, said in ((f"{PREFIX} Thanks!",) * 2, (f"Hello{END_OF_PROMPT}there", "Hellothere")):
-        assert tokenizer.decode(tokenizer.typed(typed)) == said
+    for typed, expected in (
+        (f"{PREFIX} Thanks!",) * 2,
+        (f"Hello{END_OF_PROMPT}there", "Hellothere"),
+    ):
+        assert tokenizer.decode(tokenizer.typed(typed)) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,12 +117,12 @@ def test_an_instruction_stands_between_prefix_and_mark(given):
     assert instruction_prompt(given) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
 
 
-def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **given) -> PromptBuilderV3:
+def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **fields) -> PromptBuilderV3:
     model = SimpleNamespace(tokenizer=tokenizer, spec=SimpleNamespace(ids_per_s=25))
     return PromptBuilderV3(
         model,
         SimpleNamespace(prompt=SimpleNamespace(speech_ids=speech, text_ids=transcript_ids)),
-        ask(**given),
+        ask(**fields),
     )
 
 
@@ -155,22 +158,23 @@ def test_what_each_mode_feeds(tokenizer):
         said(tokenizer, script_of(tokenizer, mode="cross_lingual", instruction="Speak happily"))
         == MARK
     )
-    told = script_of(
+    builder = script_of(
         tokenizer,
         mode="instruct",
         instruction="Speak in Sichuan dialect, happily",
         transcript="hello",
     )
     assert (
-        said(tokenizer, told) == f"{PREFIX} 请用四川话表达。请非常开心地说一句话。{END_OF_PROMPT}"
-        and told.prompt_speech == ()
+        said(tokenizer, builder)
+        == f"{PREFIX} 请用四川话表达。请非常开心地说一句话。{END_OF_PROMPT}"
+        and builder.prompt_speech == ()
     )
 
 
 def test_of_the_prompt_only_what_stands_before_the_mark_is_read_at_once(tokenizer):
     script = script_of(tokenizer, mode="zero_shot", transcript="hello there")
-    told = script_of(tokenizer, mode="zero_shot", transcript="hello there", instruction="slowly")
-    assert tokenizer.decode(list(told.head())) == f"{PREFIX} slowly{END_OF_PROMPT}"
+    builder = script_of(tokenizer, mode="zero_shot", transcript="hello there", instruction="slowly")
+    assert tokenizer.decode(list(builder.head())) == f"{PREFIX} slowly{END_OF_PROMPT}"
     assert tokenizer.decode(list(script.head())) == MARK and script.prompt_text[
         len(script.head()) :
     ] == tuple(tokenizer.typed("hello there"))

@@ -44,9 +44,9 @@ def flow():
 
 @pytest.fixture(scope="module")
 def static(flow):
-    made = CapturedFlow(flow, SIZES)
-    made.record()
-    return made
+    static_flow = CapturedFlow(flow, SIZES)
+    static_flow.record()
+    return static_flow
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +80,13 @@ def test_what_else_the_flow_of_the_second_generation_is_asked(flow, static):
 def test_positions_count_from_the_start_of_the_prompt(static):
     """A turn of the first head by the wrong position shows."""
     voice, ids = VoiceState.of(static, *voice_of(50)), ids_of(60)
-    want = voice.begin().step(ids, True)
+    expected = voice.begin().step(ids, True)
     real = type(static.decoder.estimator).turn
     static.decoder.estimator.turn = lambda starts, count, like: real(
         static.decoder.estimator, starts * 0, count, like
     )
     try:
-        assert (voice.begin().step(ids, True) - want).abs().max() > 1e-3
+        assert (voice.begin().step(ids, True) - expected).abs().max() > 1e-3
     finally:
         del static.decoder.estimator.turn
 
@@ -103,9 +103,11 @@ def vocoder():
 
 @pytest.fixture(scope="module")
 def waves(vocoder):
-    made = CapturedCausalVocoder(vocoder, VocoderSizes(lengths=LENGTHS, batches=(1, 2, 4)))
-    made.record()
-    return made
+    static_vocoder = CapturedCausalVocoder(
+        vocoder, VocoderSizes(lengths=LENGTHS, batches=(1, 2, 4))
+    )
+    static_vocoder.record()
+    return static_vocoder
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +131,16 @@ def pushed(stream, mel: torch.Tensor, hops: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("hops", [[50], [20, 30, 100], [13, 7, 1, 41], [170]], ids=str)
 def test_windows_are_the_wave_of_one_shot(vocoder, waves, mel, hops):
-    want, got = plain(vocoder, mel), pushed(waves.stream(1), mel, hops)
-    assert got.shape == want.shape == (480 * len(mel),)
-    assert relative_rms(got, want) < 2e-4
+    expected, got = plain(vocoder, mel), pushed(waves.stream(1), mel, hops)
+    assert got.shape == expected.shape == (480 * len(mel),)
+    assert relative_rms(got, expected) < 2e-4
 
 
 def test_windows_without_their_past_would_show(vocoder, mel):
     """As far back as they reach they must."""
     reach = replace(CapturedCausalVocoder.reach, left=20)
-    made = CapturedCausalVocoder(vocoder, VocoderSizes((76,), (1,)), reach=reach)
-    assert relative_rms(pushed(made.stream(1), mel, [50]), plain(vocoder, mel)) > 1e-3
+    static_vocoder = CapturedCausalVocoder(vocoder, VocoderSizes((76,), (1,)), reach=reach)
+    assert relative_rms(pushed(static_vocoder.stream(1), mel, [50]), plain(vocoder, mel)) > 1e-3
 
 
 @pytest.mark.parametrize("frames", [1, 2, 5, 6, 7, 30, 36, 37, 50, 52, 91, 135])
@@ -151,8 +153,8 @@ def test_every_length_of_utterance(vocoder, waves, mel, frames):
             stream.push(mel[:0], True),
         ]
     )
-    want = plain(vocoder, mel[:frames])
-    assert wave.shape == want.shape and relative_rms(wave, want) < 2e-4
+    expected = plain(vocoder, mel[:frames])
+    assert wave.shape == expected.shape and relative_rms(wave, expected) < 2e-4
 
 
 def test_a_long_stream_outlives_its_buffers_and_company_changes_nothing(vocoder, waves, mel):
@@ -199,14 +201,17 @@ def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  #
             other.close()
 
     models: list[CosyVoice3] = []
-    want = spoken()
+    expected = spoken()
     monkeypatch.setattr(
         engine_module,
         "to_backend",
-        lambda model, told: assemble.captured(model, told, SMALL, EagerCapture),
+        lambda model, on_progress: assemble.captured(model, on_progress, SMALL, EagerCapture),
     )
     got = spoken()
-    assert got.shape == want.shape and np.square(got - want).mean() < 1e-4 * np.square(want).mean()
+    assert (
+        got.shape == expected.shape
+        and np.square(got - expected).mean() < 1e-4 * np.square(expected).mean()
+    )
     model = models[1]
     assert isinstance(model, CapturedCosyVoice3) and not isinstance(models[0], CapturedCosyVoice3)
     assert model.lm.graphs.replayed and model.flow.graphs.replayed and model.vocoder.graphs.replayed

@@ -78,23 +78,23 @@ def test_streamed_is_one_shot_to_the_last_bit_but_rounding(mel):
 
 
 def test_every_frame_is_computed_once(vocoder, mel):
-    seen = {"conv_pre": 0, "conv_post": 0, "f0": 0}
+    counts = {"conv_pre": 0, "conv_post": 0, "f0": 0}
     hooks = [
         vocoder.conv_pre.register_forward_hook(
-            lambda m, x, out: seen.__setitem__("conv_pre", seen["conv_pre"] + out.shape[2])
+            lambda m, x, out: counts.__setitem__("conv_pre", counts["conv_pre"] + out.shape[2])
         ),
         vocoder.conv_post.register_forward_hook(
-            lambda m, x, out: seen.__setitem__("conv_post", seen["conv_post"] + out.shape[2])
+            lambda m, x, out: counts.__setitem__("conv_post", counts["conv_post"] + out.shape[2])
         ),
         vocoder.f0_predictor.classifier.register_forward_hook(
-            lambda m, x, out: seen.__setitem__("f0", seen["f0"] + out.shape[1])
+            lambda m, x, out: counts.__setitem__("f0", counts["f0"] + out.shape[1])
         ),
     ]
     state = WaveStream(vocoder, None)
     pushed(state, mel, [13, 7, 1, 41])
     [hook.remove() for hook in hooks]
     assert (
-        seen == {"conv_pre": 120, "conv_post": 120 * 120 + 1, "f0": 120}
+        counts == {"conv_pre": 120, "conv_post": 120 * 120 + 1, "f0": 120}
         and state.decoded_frames == 120
     )
 
@@ -127,7 +127,7 @@ def test_what_is_kept_does_not_grow(vocoder, mel):
                 state.mel.shape[2],
                 state.source.shape[1],
                 state.spectrum.shape[2],
-                sum(kept.nbytes for kept in state.tails._kept.values()),
+                sum(tensor.nbytes for tensor in state.tails._kept.values()),
             )
         )
     assert len(sizes) == 1

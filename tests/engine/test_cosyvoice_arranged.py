@@ -57,8 +57,8 @@ def test_an_fp32_flow_is_arranged_and_speaks_as_with_plain_matrices(monkeypatch)
     assert sum(isinstance(m, PrepackedLinear) for m in flow.decoder.estimator.modules()) > 20
     for place in (mkldnn_linear, conv):
         monkeypatch.setattr(place, "fits", lambda weight: False)
-    want, got = spoken(small_flow(torch.float32)), spoken(flow)
-    assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 100
+    expected, got = spoken(small_flow(torch.float32)), spoken(flow)
+    assert 10 * torch.log10(expected.square().mean() / (got - expected).square().mean()) > 100
 
 
 def test_a_language_model_in_fp32_has_its_wide_matrices_columns_first_and_the_same_scores():
@@ -90,8 +90,8 @@ def test_a_language_model_in_bf16_is_arranged_and_has_the_same_scores():
         Qwen2LM.of(DIMS, {k: v.bfloat16().float() for k, v in state.items()}),
         list(range(7)),
     )
-    got, want = (x.step(x.prefill_embeddings(ids, ids), x.new_cache()) for x in (lm, plain))
-    assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 30
+    got, expected = (x.step(x.prefill_embeddings(ids, ids), x.new_cache()) for x in (lm, plain))
+    assert 10 * torch.log10(expected.square().mean() / (got - expected).square().mean()) > 30
 
 
 @needs_units
@@ -130,8 +130,8 @@ def test_the_flow_speaks_as_with_plain_matrices_and_keeps_them_once(monkeypatch)
         monkeypatch.setattr(place, "fits", lambda weight: False)
     plain = small_flow(torch.bfloat16)
     assert not any(isinstance(m, PrepackedLinear) for m in plain.modules())
-    want, got = (
+    expected, got = (
         spoken(plain),
         spoken(flow),
     )  # sizes as small as these go to another kernel; at full size the bits are equal
-    assert 10 * torch.log10(want.square().mean() / (got - want).square().mean()) > 30
+    assert 10 * torch.log10(expected.square().mean() / (got - expected).square().mean()) > 30

@@ -60,8 +60,8 @@ def test_the_seams_are_there_and_seeded():
     )
     ids = io["b.token"][0]
     calls = list(maker.stream(ids, seed=4))
-    again = list(maker.stream(ids, seed=4))
-    assert all(torch.equal(a[1], b[1]) for a, b in zip(calls, again))
+    repeat_calls = list(maker.stream(ids, seed=4))
+    assert all(torch.equal(a[1], b[1]) for a, b in zip(calls, repeat_calls))
     assert sum(len(wave) for _, wave in calls) == 960 * len(ids)
     mels = torch.cat([calls[0][0], calls[1][0][:, :, 8:]], 2)
     one_shot = SeamVocoder(vocoder).push(mels, True)

@@ -100,17 +100,18 @@ def test_presets_and_conversion(engine, prompt, reference):
     assert names
     for name in names:
         assert len(whole(engine.stream(ask(mode="preset"), engine.preset(name))))
-    made = whole(engine.convert(ask(), prompt, *reference[:2]))
-    assert abs(len(made) / 24000 - len(reference[0]) / RATE) < 0.1
+    samples = whole(engine.convert(ask(), prompt, *reference[:2]))
+    assert abs(len(samples) / 24000 - len(reference[0]) / RATE) < 0.1
 
 
 def test_request_50_is_request_1_and_a_voice_is_made_once(engine, prompt):
     first = whole(engine.stream(ask(), prompt))
-    made = engine._voices.made
+    n_encoded = engine._voices.made
     for n in range(12):
         whole(engine.stream(ask(id=f"n{n}", seed=n, text="Hi.", segments=("Hi.",)), prompt))
     assert (
-        np.array_equal(whole(engine.stream(ask(), prompt)), first) and engine._voices.made == made
+        np.array_equal(whole(engine.stream(ask(), prompt)), first)
+        and engine._voices.made == n_encoded
     )
 
 
@@ -140,27 +141,27 @@ def test_frames_computed_per_frame_emitted(engine, prompt):
 
 
 def test_text_that_arrives_piece_by_piece_is_spoken_before_it_ends(engine, prompt):
-    taken = []
+    words_read = []
 
     def pieces():
         for word in ["One", " two", " three", " four"] * 8:
-            taken.append(word)
+            words_read.append(word)
             yield word
 
     stream = engine.stream_text(ask(id="arriving", mode="cross_lingual"), prompt, pieces())
     next(stream)
-    early = len(taken)
+    early = len(words_read)
     assert early < 32, "the first sound came before the text had ended"
     first = [c.samples for c in stream]
-    assert len(taken) == 32 and first
-    again = list(
+    assert len(words_read) == 32 and first
+    second_chunks = list(
         engine.stream_text(
             ask(id="again", mode="cross_lingual"),
             prompt,
             iter(["One", " two", " three", " four"] * 8),
         )
     )
-    assert np.array_equal(whole(again)[-len(first[-1]) :], first[-1])
+    assert np.array_equal(whole(second_chunks)[-len(first[-1]) :], first[-1])
 
 
 @pytest.mark.parametrize("text", ["ᚠᚢᚦᚨᚱᚲ ᚷᚹ", "𓀀𓀁𓀂", "ꦲꦏ꧀ꦱꦫ", "a" * 600])

@@ -82,14 +82,14 @@ def test_a_directory_is_told_by_its_files_whatever_its_name(models, tmp_path, na
 
 
 def test_names_and_files_of_the_generations_differ():
-    made = MODEL_SPECS.values()
+    specs = MODEL_SPECS.values()
     for of in (
         lambda f: f.engine,
         lambda f: f.title,
         lambda f: f.yaml,
         lambda f: GENERATIONS[f.yaml].signature_tensor,
     ):
-        assert len({of(family) for family in made}) == len(GENERATIONS) == 3
+        assert len({of(family) for family in specs}) == len(GENERATIONS) == 3
 
 
 def test_no_model_and_no_directory_are_told(tmp_path):
@@ -102,7 +102,7 @@ def test_no_model_and_no_directory_are_told(tmp_path):
 @pytest.mark.parametrize(("name", "other"), TOGETHER)
 def test_where_two_yamls_lie_side_by_side_the_weights_decide(models, tmp_path, name, other):
     root = own(models, name, tmp_path)
-    yaml = next(yaml for yaml, made in GENERATIONS.items() if made.engine == other)
+    yaml = next(yaml for yaml, spec in GENERATIONS.items() if spec.engine == other)
     shutil.copy(models[other] / yaml, root / yaml)
     assert model_spec_of(root).engine == name
 
@@ -123,7 +123,7 @@ def test_a_yaml_of_another_generation_under_this_ones_name_is_named_with_its_fie
     models, tmp_path, name, other
 ):
     root = own(models, name, tmp_path)
-    yaml = {made.engine: file for file, made in GENERATIONS.items()}
+    yaml = {spec.engine: file for file, spec in GENERATIONS.items()}
     replace(root / yaml[name], models[other] / yaml[other])
     fault = refused(root)
     assert fault.param in (yaml[name], "llm.pt", "flow.pt", "hift.pt")
@@ -136,7 +136,7 @@ def test_a_directory_whose_yaml_alone_is_misnamed_says_what_to_name_it(
     """The second generation was first published with a cosyvoice.yaml."""
     root, yaml = (
         own(models, name, tmp_path),
-        {made.engine: file for file, made in GENERATIONS.items()},
+        {spec.engine: file for file, spec in GENERATIONS.items()},
     )
     (root / yaml[name]).rename(root / yaml[other])
     fault = refused(root)
@@ -222,14 +222,14 @@ def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(
 def test_converted_files_serve_alone_under_the_same_mark(models, tmp_path, name):
     from scripts.prewarm import convert as written
 
-    root, seen = own(models, name, tmp_path), torch.tensor([3, 1, 2])
+    root, ids = own(models, name, tmp_path), torch.tensor([3, 1, 2])
     before = load(root)
     written(root, "fp32", "torch")
     for file in ("llm", "flow", "hift"):
         (root / f"{file}.pt").unlink()
     after = load(root)
     assert after.mark == before.mark and torch.equal(
-        after.flow.input_embedding(seen), before.flow.input_embedding(seen)
+        after.flow.input_embedding(ids), before.flow.input_embedding(ids)
     )
 
 

@@ -36,12 +36,12 @@ def streamed(state: FlowState, ids: torch.Tensor, hops: list[int]) -> list[torch
     """`hops`: how many more ids are known at each call, repeated as long as needed; the last call
     is final.
     """
-    known, out = 0, []
+    n_ids, out = 0, []
     for hop in itertools.cycle(hops):
-        known += hop
-        if known >= len(ids):
+        n_ids += hop
+        if n_ids >= len(ids):
             return [*out, state.step(ids, final=True)]
-        out.append(state.step(ids[:known]))
+        out.append(state.step(ids[:n_ids]))
 
 
 def listed(prompt: int) -> Blocks:
@@ -69,8 +69,12 @@ PAIRS = [
 def whole_run(request, flow):
     """ids, the voice's state, and the mel of one full run"""
     prompt, cut = request.param
-    blocks, given, ids = GRID if cut == "grid" else listed(prompt), voice_of(prompt), ids_of(84)
-    return ids, VoiceState.of(flow, *given, blocks), flow.whole(ids, *given, blocks)
+    blocks, prompt_args, ids = (
+        GRID if cut == "grid" else listed(prompt),
+        voice_of(prompt),
+        ids_of(84),
+    )
+    return ids, VoiceState.of(flow, *prompt_args, blocks), flow.whole(ids, *prompt_args, blocks)
 
 
 @pytest.mark.parametrize(("whole_run", "hops"), PAIRS, ids=str, indirect=["whole_run"])
@@ -108,11 +112,11 @@ def test_steps_before_the_end_give_whole_blocks_and_wanted_ids_tells_when(flow):
     for prompt, blocks in itertools.product([0, 27, 53, 60], [GRID, None]):
         blocks = blocks or listed(prompt)
         state = VoiceState.of(flow, *voice_of(prompt), blocks).begin()
-        while (wanted := state.wanted_ids) < 130:
-            assert len(state.step(ids[: wanted - 1])) == 0
-            frames = len(state.step(ids[:wanted]))
+        while (n_ids := state.wanted_ids) < 130:
+            assert len(state.step(ids[: n_ids - 1])) == 0
+            frames = len(state.step(ids[:n_ids]))
             assert frames > 0
-            assert state.emitted_frames == 2 * (wanted - 3)
+            assert state.emitted_frames == 2 * (n_ids - 3)
     assert VoiceState.of(flow, *voice_of(53), listed(53)).begin().wanted_ids == 13
 
 
@@ -153,9 +157,9 @@ def test_a_voice_grows_a_piece_at_a_time(flow):
         EncoderCache(flow.dims, flow.dtype, flow.device),
         [EstimatorCache(flow.dims, flow.dtype, flow.device) for _ in range(10)],
     )
-    known = torch.cat([voice_of(122)[0], torch.tensor([1, 2, 3])])
+    all_ids = torch.cat([voice_of(122)[0], torch.tensor([1, 2, 3])])
     with torch.inference_mode():
-        flow.advance(known, 0, False, grown.prompt_mel, grown.speaker, *at_once, blocks)
+        flow.advance(all_ids, 0, False, grown.prompt_mel, grown.speaker, *at_once, blocks)
     for piecewise, whole in zip(grown.pasts, at_once[1]):
         assert (piecewise.store.prefix - whole.store.data[..., :244, :]).abs().max() < 1e-13
 
@@ -163,13 +167,13 @@ def test_a_voice_grows_a_piece_at_a_time(flow):
 @pytest.mark.parametrize("steps", [5, 10])
 def test_the_number_of_euler_steps_is_the_models(steps):
     flow = small_flow(torch.float64, replace(FLOW_DIMS, euler_steps=steps))
-    ids, given, calls = ids_of(40), voice_of(30), []
-    hook = flow.decoder.estimator.register_forward_pre_hook(lambda module, given: calls.append(1))
-    voice = VoiceState.of(flow, *given)
+    ids, prompt_args, calls = ids_of(40), voice_of(30), []
+    hook = flow.decoder.estimator.register_forward_pre_hook(lambda module, inputs: calls.append(1))
+    voice = VoiceState.of(flow, *prompt_args)
     assert len(calls) == steps and voice.bytes == 50 * flow.dims.bytes_per_frame(8)
     mel = torch.cat(streamed(voice.begin(), ids, [28, 25]))
     hook.remove()
-    assert (mel - flow.whole(ids, *given, GRID)).abs().max() < 1e-13
+    assert (mel - flow.whole(ids, *prompt_args, GRID)).abs().max() < 1e-13
 
 
 def test_work_is_counted(flow32):
@@ -178,8 +182,8 @@ def test_work_is_counted(flow32):
     first = state.step(ids[:28])
     before = state.computed_frames, state.emitted_frames
     assert before == (100, len(first)) == (100, 50)
-    for known in range(53, 250, 25):
-        state.step(ids[:known])
+    for n_ids in range(53, 250, 25):
+        state.step(ids[:n_ids])
     assert state.computed_frames - before[0] == state.emitted_frames - before[1]
     state.step(ids, final=True)
     assert state.emitted_frames == 500
@@ -189,14 +193,14 @@ def test_work_is_counted(flow32):
 
 def test_the_estimator_is_asked_for_new_frames_only(flow32):
     ids, state = ids_of(120), VoiceState.of(flow32, *voice_of(28)).begin()
-    asked = []
+    frame_counts = []
     hook = flow32.decoder.estimator.register_forward_pre_hook(
-        lambda module, given: asked.append(given[0].shape[1])
+        lambda module, inputs: frame_counts.append(inputs[0].shape[1])
     )
     streamed(state, ids, [28, 25])
     hook.remove()
-    assert len(asked) % 10 == 0
-    assert sum(asked) == 10 * state.computed_frames
+    assert len(frame_counts) % 10 == 0
+    assert sum(frame_counts) == 10 * state.computed_frames
 
 
 def relative_rms(a, b):
@@ -205,9 +209,9 @@ def relative_rms(a, b):
 
 @pytest.mark.parametrize("what", ["estimator k/v", "encoder k/v", "convolution tails"])
 def test_a_wrong_memory_shows(flow, what):
-    ids, given = ids_of(60), voice_of(53)
-    full = flow.whole(ids, *given, GRID)
-    voice = VoiceState.of(flow, *given)
+    ids, prompt_args = ids_of(60), voice_of(53)
+    full = flow.whole(ids, *prompt_args, GRID)
+    voice = VoiceState.of(flow, *prompt_args)
     if what == "estimator k/v":
         for past in voice.pasts:
             past.store.prefix = torch.zeros_like(past.store.prefix)
@@ -231,9 +235,9 @@ def test_interleaved_requests_are_each_alone(flow32):
     alone = [torch.cat(streamed(voice.begin(), one, [28, 25])) for voice, one in zip(voices, ids)]
     states = [voice.begin() for voice in voices]
     parts = [[], [], []]
-    for known in range(3, 90, 9):
+    for n_ids in range(3, 90, 9):
         for state, one, out in zip(states, ids, parts):
-            out.append(state.step(one[:known]))
+            out.append(state.step(one[:n_ids]))
     for i, (state, one, out) in enumerate(zip(states, ids, parts)):
         assert torch.allclose(
             torch.cat([*out, state.step(one, final=True)]), alone[i], atol=2e-5, rtol=0
@@ -251,15 +255,17 @@ def test_requests_on_two_threads_are_each_alone():
 
 def test_the_same_calls_give_the_same_bits_whatever_ran_beside(flow32):
     voice, ids = VoiceState.of(flow32, *voice_of(53)), ids_of(90)
-    kept = [past.store.prefix.clone() for past in voice.pasts]
+    prefixes = [past.store.prefix.clone() for past in voice.pasts]
     first = torch.cat(streamed(voice.begin(), ids, [28, 25]))
     for n in range(5):
         abandoned = voice.begin()
         abandoned.step(ids_of(60, seed=n))
-        again = torch.cat(streamed(voice.begin(), ids, [28, 25]))
+        second = torch.cat(streamed(voice.begin(), ids, [28, 25]))
         abandoned.close()
-        assert torch.equal(first, again)
-    assert all(torch.equal(before, past.store.prefix) for before, past in zip(kept, voice.pasts))
+        assert torch.equal(first, second)
+    assert all(
+        torch.equal(before, past.store.prefix) for before, past in zip(prefixes, voice.pasts)
+    )
 
 
 def test_ended_requests_hold_nothing_and_refuse_more(flow32):
@@ -279,8 +285,8 @@ def test_ended_requests_hold_nothing_and_refuse_more(flow32):
 def test_memory_grows_with_the_utterance_not_with_the_calls(flow32):
     state = VoiceState.of(flow32, *voice_of(0)).begin()
     ids = ids_of(1003)
-    for known in range(28, 1004, 25):
-        state.step(ids[:known])
+    for n_ids in range(28, 1004, 25):
+        state.step(ids[:n_ids])
     assert state.bytes <= (2000 + 512) * FLOW_DIMS.bytes_per_frame()
 
 
@@ -306,11 +312,11 @@ def test_low_precision_streams_too(flow):
 
 
 def test_half_size_storage_stays_near(flow32):
-    ids, given = ids_of(110), voice_of(53)
-    exact = VoiceState.of(flow32, *given)
+    ids, prompt_args = ids_of(110), voice_of(53)
+    exact = VoiceState.of(flow32, *prompt_args)
     mel = torch.cat(streamed(exact.begin(), ids, [28, 25]))
     for dtype, limit in ((torch.float16, 1e-3), (torch.bfloat16, 1e-2)):
-        small = VoiceState.of(flow32, *given, store=dtype)
+        small = VoiceState.of(flow32, *prompt_args, store=dtype)
         assert small.bytes * 2 == exact.bytes
         assert (torch.cat(streamed(small.begin(), ids, [28, 25])) - mel).abs().max() < limit
 

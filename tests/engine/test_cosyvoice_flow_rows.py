@@ -44,15 +44,15 @@ def test_rows_apart_give_the_frames_of_rows_together(flow, beside):
 
 
 def test_each_core_gets_a_row(flow, beside):
-    flow.decoder.beside, seen = beside, []
+    flow.decoder.beside, calls = beside, []
     flow.decoder.estimator.register_forward_pre_hook(
-        lambda module, given: seen.append(
-            (threading.current_thread().name.startswith("beside"), len(given[0]))
+        lambda module, inputs: calls.append(
+            (threading.current_thread().name.startswith("beside"), len(inputs[0]))
         )
     )
     spoken(VoiceState.of(flow, *voice_of(53)), ids_of(84))
-    assert seen and {rows for _, rows in seen} == {1}
-    assert sum(is_beside for is_beside, _ in seen) * 2 == len(seen)
+    assert calls and {rows for _, rows in calls} == {1}
+    assert sum(is_beside for is_beside, _ in calls) * 2 == len(calls)
 
 
 def test_a_row_that_fails_leaves_when_the_other_has_ended(flow, beside):

@@ -119,27 +119,27 @@ def test_the_order_of_a_capture(monkeypatch):
     """Warm-up on the side stream, then one recorded run on it, in the shared pool; the caller's
     stream waits on both sides.
     """
-    told = []
+    events = []
 
     class Stream:
         def __init__(self, name="side"):
             self.name = name
 
         def wait_stream(self, other):
-            told.append(f"{self.name} waits for {getattr(other, 'name', other)}")
+            events.append(f"{self.name} waits for {getattr(other, 'name', other)}")
 
     class Graph:
         def replay(self):
-            told.append("replay")
+            events.append("replay")
 
     @contextmanager
     def on(stream):
-        told.append(f"on {stream.name}")
+        events.append(f"on {stream.name}")
         yield
 
     @contextmanager
     def recording(graph, pool, stream):
-        told.append(f"record on {stream.name} in {pool}")
+        events.append(f"record on {stream.name} in {pool}")
         yield
 
     caller = Stream("caller")
@@ -152,7 +152,7 @@ def test_the_order_of_a_capture(monkeypatch):
         graph=recording,
     )
     monkeypatch.setattr(torch, "cuda", fake)
-    graphs = Graphs("test", lambda size: told.append("work"), CudaCapture())
+    graphs = Graphs("test", lambda size: events.append("work"), CudaCapture())
     graphs.record([(4,)])
     first = [
         "side waits for caller",
@@ -162,9 +162,9 @@ def test_the_order_of_a_capture(monkeypatch):
         "record on side in pool",
         "work",
     ]
-    assert told == first
+    assert events == first
     graphs(4)
     graphs(4)
-    assert told == [*first, "replay", "replay"] and graphs.replayed[(4,)] == 2
+    assert events == [*first, "replay", "replay"] and graphs.replayed[(4,)] == 2
     graphs(5)
-    assert told[-1] == "work" and graphs.plain[(5,)] == 1, "what was not recorded is computed"
+    assert events[-1] == "work" and graphs.plain[(5,)] == 1, "what was not recorded is computed"

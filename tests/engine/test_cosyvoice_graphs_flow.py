@@ -43,12 +43,12 @@ def small(flow, sizes: FlowSizes, capture=None, store=None) -> CapturedFlow:
 
 def steps(n: int, hops: list[int]) -> list[tuple[int, bool]]:
     """(known ids, final) of each call"""
-    out, known = [], 0
+    out, n_ids = [], 0
     for hop in itertools.cycle(hops):
-        known += hop
-        if known >= n:
+        n_ids += hop
+        if n_ids >= n:
             return [*out, (n, True)]
-        out.append((known, False))
+        out.append((n_ids, False))
 
 
 # every prompt with every cut, the schedules two by two in turn
@@ -66,27 +66,30 @@ def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, prompt, cut, h
         "behind": Blocks.behind(prompt),
         "early": Blocks.behind(prompt, 10),
     }[cut]
-    ids, given = ids_of(137), voice_of(prompt)
-    want, got = (
-        VoiceState.of(flow, *given, blocks).begin(),
-        VoiceState.of(static, *given, blocks).begin(),
+    ids, prompt_args = ids_of(137), voice_of(prompt)
+    expected, got = (
+        VoiceState.of(flow, *prompt_args, blocks).begin(),
+        VoiceState.of(static, *prompt_args, blocks).begin(),
     )
-    for known, final in steps(137, hops):
-        assert got.wanted_ids == want.wanted_ids
-        a, b = got.step(ids[:known], final), want.step(ids[:known], final)
+    for n_ids, final in steps(137, hops):
+        assert got.wanted_ids == expected.wanted_ids
+        a, b = got.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
         assert a.shape == b.shape
         assert not len(a) or (a - b).abs().max() < 1e-5
-    assert got.emitted_frames == want.emitted_frames == 274
-    assert got.computed_frames == want.computed_frames
+    assert got.emitted_frames == expected.emitted_frames == 274
+    assert got.computed_frames == expected.computed_frames
     got.close()
 
 
 @pytest.mark.parametrize(("prompt", "mel_frames"), [(53, 99), (60, 41), (60, 0), (30, 67)])
 def test_a_prompt_mel_of_another_length_than_its_ids(flow, static, prompt, mel_frames):
-    given, ids = voice_of(prompt, mel_frames), ids_of(60)
-    want, got = VoiceState.of(flow, *given).begin(), VoiceState.of(static, *given).begin()
-    for known, final in steps(60, [11]):
-        a, b = got.step(ids[:known], final), want.step(ids[:known], final)
+    prompt_args, ids = voice_of(prompt, mel_frames), ids_of(60)
+    expected, got = (
+        VoiceState.of(flow, *prompt_args).begin(),
+        VoiceState.of(static, *prompt_args).begin(),
+    )
+    for n_ids, final in steps(60, [11]):
+        a, b = got.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
         assert a.shape == b.shape and (not len(a) or (a - b).abs().max() < 1e-5)
 
 
@@ -105,13 +108,15 @@ def test_a_batch_of_different_pasts_is_each_alone(flow, static, order):
             running.append((fast.begin(), plain.begin(), ids_of(40 + 9 * begun, seed=begun), [0]))
             begun += 1
         chosen = dice.sample(running, dice.randint(1, len(running)))
-        asked = []
-        for stream, _, ids, known in chosen:
-            known[0] = min(len(ids), known[0] + dice.choice([25, 28, 50, 100]))
-            asked.append((stream, ids[: known[0]], known[0] == len(ids)))
-        for mel, (stream, plain, _, _), (_, ids, final) in zip(step_many(asked), chosen, asked):
-            want = plain.step(ids, final)
-            assert mel.shape == want.shape and (not len(mel) or (mel - want).abs().max() < 1e-5)
+        batch = []
+        for stream, _, ids, n_ids in chosen:
+            n_ids[0] = min(len(ids), n_ids[0] + dice.choice([25, 28, 50, 100]))
+            batch.append((stream, ids[: n_ids[0]], n_ids[0] == len(ids)))
+        for mel, (stream, plain, _, _), (_, ids, final) in zip(step_many(batch), chosen, batch):
+            expected = plain.step(ids, final)
+            assert mel.shape == expected.shape and (
+                not len(mel) or (mel - expected).abs().max() < 1e-5
+            )
             if final or dice.random() < 0.1:
                 stream.close()
                 running = [r for r in running if r[0] is not stream]
@@ -139,13 +144,13 @@ def test_streams_of_a_voice_share_its_rows_and_give_theirs_back(static):
 
 def test_memory_that_ends_fails_its_own_request_only(flow):
     static = small(flow, SMALL)
-    given, ids = voice_of(0), ids_of(137)
-    want = VoiceState.of(flow, *given).begin()
-    voice = VoiceState.of(static, *given)
+    prompt_args, ids = voice_of(0), ids_of(137)
+    expected = VoiceState.of(flow, *prompt_args).begin()
+    voice = VoiceState.of(static, *prompt_args)
     first, second = voice.begin(), voice.begin()
     for known in (28, 53):
         first.step(ids[:known])
-        want.step(ids[:known])
+        expected.step(ids[:known])
     for known in (28, 53):
         second.step(ids[:known])
     with pytest.raises(EngineFault) as caught:
@@ -153,7 +158,7 @@ def test_memory_that_ends_fails_its_own_request_only(flow):
     assert caught.value.code == "out_of_memory"
     assert (second.done, static.units.in_use) == (50, 100), "nothing of it was done"
     second.close()
-    assert (first.step(ids[:78]) - want.step(ids[:78])).abs().max() < 1e-5
+    assert (first.step(ids[:78]) - expected.step(ids[:78])).abs().max() < 1e-5
     with pytest.raises(EngineFault):
         [voice.begin() for _ in range(9)]
 
@@ -187,11 +192,11 @@ def test_a_stream_that_is_too_long_is_refused_by_name(flow):
 def test_kept_rows_in_half_precision_stay_close(flow):
     sizes = replace(SMALL, ids=(12, 52), reaches=(128,))
     static = small(flow, sizes, store=torch.float16)
-    given, ids = voice_of(27), ids_of(60)
-    want = VoiceState.of(flow, *given, store=torch.float16).begin()
-    got = VoiceState.of(static, *given).begin()
-    for known, final in steps(60, [28, 25]):
-        assert (got.step(ids[:known], final) - want.step(ids[:known], final)).abs().max() < 1e-4
+    prompt_args, ids = voice_of(27), ids_of(60)
+    expected = VoiceState.of(flow, *prompt_args, store=torch.float16).begin()
+    got = VoiceState.of(static, *prompt_args).begin()
+    for n_ids, final in steps(60, [28, 25]):
+        assert (got.step(ids[:n_ids], final) - expected.step(ids[:n_ids], final)).abs().max() < 1e-4
     assert static.rows.dtype == torch.float16
 
 
@@ -218,12 +223,12 @@ def test_a_stream_longer_than_any_graph_is_that_of_the_dynamic_flow(flow, prompt
     """
     sizes = FlowSizes(ids=(28, 76), batches=(1, 2), reaches=(32, 64), units=700, slots=10)
     static = small(flow, sizes)
-    ids, given = ids_of(187), voice_of(prompt)
-    want, voice = VoiceState.of(flow, *given).begin(), VoiceState.of(static, *given)
+    ids, prompt_args = ids_of(187), voice_of(prompt)
+    expected, voice = VoiceState.of(flow, *prompt_args).begin(), VoiceState.of(static, *prompt_args)
     long, short = voice.begin(), VoiceState.of(static, *voice_of(0)).begin()
-    for known, final in steps(187, [28, 50]):
-        frames = step_many([(long, ids[:known], final), (short, ids[:28], False)])[0]
-        assert (frames - want.step(ids[:known], final)).abs().max() < 1e-5
+    for n_ids, final in steps(187, [28, 50]):
+        frames = step_many([(long, ids[:n_ids], final), (short, ids[:28], False)])[0]
+        assert (frames - expected.step(ids[:n_ids], final)).abs().max() < 1e-5
     assert long.emitted_frames == 2 * 187 and static.graphs.plain
     assert voice.shape(28) == (28 if prompt == 0 else None), "it is asked for alone"
     del voice, long, short

@@ -66,9 +66,9 @@ class Outside(TorchDispatchMode):
 
 
 def static(lm, sizes: LmSizes = SIZES, capture=None) -> CapturedLM:
-    made = CapturedLM(lm, RULE, sizes, capture)
-    made.record()
-    return made
+    static_lm = CapturedLM(lm, RULE, sizes, capture)
+    static_lm.record()
+    return static_lm
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +109,14 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair):
     for seed, text in enumerate((TEXT, TEXT[:2])):
         pasts.append(begin(fast, fast.prefix(PROMPT_TEXT), seed, text))
         caches.append(lm.prefix(PROMPT_TEXT).fork())
-        want = lm.step(lm.prefill_embeddings(text, PROMPT_SPEECH), caches[-1])
-        assert torch.equal(fast.last[fast.rows[pasts[-1]].slot], want[0])
+        reference = lm.step(lm.prefill_embeddings(text, PROMPT_SPEECH), caches[-1])
+        assert torch.equal(fast.last[fast.rows[pasts[-1]].slot], reference[0])
     for _ in range(30):
         for past, cache, spoken in zip(pasts, caches, fast.run(pasts, 1)):
             if spoken.ids:
-                want = lm.step(lm.speech(spoken.ids), cache)[0]
+                reference = lm.step(lm.speech(spoken.ids), cache)[0]
                 row = fast.rows[past]
-                assert torch.allclose(fast.last[row.slot], want, atol=1e-6)
+                assert torch.allclose(fast.last[row.slot], reference, atol=1e-6)
                 assert row.length == cache.length == int(fast.lengths[row.slot])
                 said += spoken.ids
     assert len(said) > 20
@@ -137,12 +137,12 @@ def test_ids_drawn_on_the_device_are_those_of_the_sampler(pair, seed):
 
 def test_text_streaming_through_the_static_model(pair):
     lm, fast = pair
-    said = []
+    id_lists = []
     for model in (lm, fast):
         sampler = Sampler(3, RULE, never=DIMS.forbidden_ids(DIMS.end, DIMS.fill))
         stream = TextStream(model, model.new_cache(1), PROMPT_TEXT, PROMPT_SPEECH, sampler)
-        said.append(list(stream.speak(iter(TEXT * 3))))
-    assert said[0] == said[1] and len(said[0]) > 10
+        id_lists.append(list(stream.speak(iter(TEXT * 3))))
+    assert id_lists[0] == id_lists[1] and len(id_lists[0]) > 10
 
 
 @pytest.mark.parametrize("order", range(4))
@@ -154,23 +154,23 @@ def test_joins_and_leaves_at_random_steps_change_nobody(pair, order):
     dice = random.Random(order)
     prefix = fast.prefix(PROMPT_TEXT)
     waiting = [(seed, TEXT[: 2 + seed % 4]) for seed in range(14)]
-    running, said = [], {}
+    running, ids_by_seed = [], {}
     fast.graphs.replayed.clear()
     while waiting or running:
         while waiting and len(running) < 8 and dice.random() < 0.6:
             seed, text = waiting.pop(0)
-            said[seed] = []
+            ids_by_seed[seed] = []
             running.append((seed, text, begin(fast, prefix, seed, text)))
         if not running:
             continue
         chosen = dice.sample(running, dice.randint(1, len(running)))
         given = fast.run([c[2] for c in chosen], dice.randint(1, 8))
         for (seed, text), spoken in zip([c[:2] for c in chosen], given):
-            said[seed] += spoken.ids
+            ids_by_seed[seed] += spoken.ids
             if spoken.over:
-                assert said[seed] == expected(lm, seed, text)
+                assert ids_by_seed[seed] == expected(lm, seed, text)
             if spoken.over or dice.random() < 0.02:
-                assert said[seed] == expected(lm, seed, text)[: len(said[seed])]
+                assert ids_by_seed[seed] == expected(lm, seed, text)[: len(ids_by_seed[seed])]
                 running = [r for r in running if r[0] != seed]
         del chosen
     gc.collect()
@@ -194,15 +194,15 @@ def test_slots_that_are_free_again_are_taken_first(pair):
 def test_a_lost_past_gives_its_slot_back_and_a_full_house_says_so(pair):
     _, fast = pair
     prefix = fast.prefix(PROMPT_TEXT)
-    held = [begin(fast, prefix, seed) for seed in range(8)]
+    caches = [begin(fast, prefix, seed) for seed in range(8)]
     with pytest.raises(EngineFault) as caught:
         begin(fast, prefix, 9)
     assert caught.value.code == "out_of_memory"
-    taken = fast.rows[held[3]].slot
-    del held[3]
-    held.append(begin(fast, prefix, 9))
-    assert fast.rows[held[-1]].slot == taken and fast.slots.in_use == 8
-    held.clear()  # what was caught still has this frame
+    slot = fast.rows[caches[3]].slot
+    del caches[3]
+    caches.append(begin(fast, prefix, 9))
+    assert fast.rows[caches[-1]].slot == slot and fast.slots.in_use == 8
+    caches.clear()  # what was caught still has this frame
     assert not fast.slots.in_use
 
 
@@ -319,8 +319,8 @@ def test_draws_on_the_device_follow_the_law(kind, repeated):
     first, second = torch.rand(
         2, rows, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64
     )
-    ids, again = choose(scores.expand(rows, -1), recent, first, second, RULE)
-    assert again.any() == bool(repeated)
+    ids, is_redrawn = choose(scores.expand(rows, -1), recent, first, second, RULE)
+    assert is_redrawn.any() == bool(repeated)
     exact = exact_distribution(scores, history, RULE)
     counts = ids.flatten().bincount(minlength=len(scores)).double()
     assert not counts[exact == 0].any()
@@ -339,10 +339,10 @@ def test_of_equals_the_lower_id_comes_first():
 
 def test_ids_equal_the_nucleus_of_the_sampler():
     for kind in ("plain", "ties", "masked"):
-        want, weights = top_k_top_p(values(kind), RULE)
+        reference, weights = top_k_top_p(values(kind), RULE)
         ids, probs = best(values(kind)[None].softmax(-1), RULE.top_k)
-        assert ids[0, : len(want)].tolist() == want.tolist()
-        assert torch.equal(probs[0, : len(want)], weights)
+        assert ids[0, : len(reference)].tolist() == reference.tolist()
+        assert torch.equal(probs[0, : len(reference)], weights)
 
 
 def test_a_requests_numbers_are_its_samplers():

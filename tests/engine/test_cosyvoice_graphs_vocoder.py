@@ -38,9 +38,9 @@ def mel():
 
 @pytest.fixture(scope="module")
 def static(vocoder):
-    made = CapturedVocoder(vocoder, SIZES)
-    made.record()
-    return made
+    static_vocoder = CapturedVocoder(vocoder, SIZES)
+    static_vocoder.record()
+    return static_vocoder
 
 
 def pushed(stream, mel: torch.Tensor, hops: list[int]) -> torch.Tensor:
@@ -107,13 +107,13 @@ def test_a_batch_of_streams_is_each_alone(vocoder, static, mel, order):
         while begun < 9 and len(running) < 4:
             running.append((static.stream(begun), mel[begun:], [0], []))
             begun += 1
-        asked = []
+        items = []
         for stream, mine, at, _ in running:
             hop = dice.choice([50, 50, 50, 24])
-            asked.append((stream, mine[at[0] : at[0] + hop], at[0] + hop >= len(mine)))
+            items.append((stream, mine[at[0] : at[0] + hop], at[0] + hop >= len(mine)))
             at[0] += hop
         for samples, (stream, mine, _, out), (_, _, final) in zip(
-            static.push_many(asked), list(running), asked
+            static.push_many(items), list(running), items
         ):
             out.append(samples)
             if final:
@@ -132,14 +132,14 @@ def test_a_phase_that_is_not_carried_shows(vocoder, static, mel):
 
 
 def test_f0_is_computed_without_tf32_and_the_setting_put_back(static, mel, monkeypatch):
-    seen = []
+    tf32_flags = []
     elu = f0.F.elu
     monkeypatch.setattr(
-        f0.F, "elu", lambda x: (seen.append(torch.backends.cudnn.allow_tf32), elu(x))[1]
+        f0.F, "elu", lambda x: (tf32_flags.append(torch.backends.cudnn.allow_tf32), elu(x))[1]
     )
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     static.stream(1).push(mel[:50])
-    assert seen == [False] * 5 and torch.backends.cudnn.allow_tf32
+    assert tf32_flags == [False] * 5 and torch.backends.cudnn.allow_tf32
 
 
 def test_the_inverse_transform_is_torchs():
@@ -184,7 +184,7 @@ def test_serving_is_replays_and_copies(mel):
     static = CapturedVocoder(small_vocoder(), VocoderSizes(batches=(1, 2)), recorder)
     static.record()
     buffers = (static.mels, static.phases, static.waves, static.noises, static.starts)
-    kept = [t.data_ptr() for t in buffers]
+    addresses = [t.data_ptr() for t in buffers]
     with Outside(recorder) as outside:
         streams = [static.stream(n) for n in range(2)]
         for at in (0, 50, 100):
@@ -212,4 +212,4 @@ def test_serving_is_replays_and_copies(mel):
         "_unsafe_view",
         "unbind",
     }, outside.seen
-    assert kept == [t.data_ptr() for t in buffers] and not static.graphs.plain
+    assert addresses == [t.data_ptr() for t in buffers] and not static.graphs.plain

@@ -40,11 +40,11 @@ def test_golden(golden, within):
 
 @pytest.mark.parametrize("prompt_speech", [[], PROMPT_SPEECH])
 def test_cached_decode_equals_one_pass_scoring(prompt_speech):
-    lm, seen, forced = tiny(), [], [4, 4, 17, 39, 0, 25, 12, 4, 8]
+    lm, step_scores, forced = tiny(), [], [4, 4, 17, 39, 0, 25, 12, 4, 8]
 
     def sample(scores, history):
-        seen.append(scores.clone())
-        return forced[len(seen) - 1]
+        step_scores.append(scores.clone())
+        return forced[len(step_scores) - 1]
 
     for _ in zip(forced, generate(lm, lm.prefix(PROMPT_TEXT).fork(), TEXT, prompt_speech, sample)):
         pass
@@ -59,7 +59,7 @@ def test_cached_decode_equals_one_pass_scoring(prompt_speech):
     )
     scores = lm.scores(lm.forward(whole, lm.new_cache()))[0]
     first = 1 + len(PROMPT_TEXT + TEXT) + 1 + len(prompt_speech) - 1
-    for i, row in enumerate(seen):
+    for i, row in enumerate(step_scores):
         expected = scores[first + i].clone()
         expected[DIMS.end] = row[DIMS.end]
         assert torch.allclose(row, expected, atol=1e-6), i
@@ -168,9 +168,9 @@ def test_rows_of_a_batch_do_not_see_each_other():
 def test_half_precision_keeps_the_favourite():
     exact, half = tiny(dtype=torch.float32), tiny(dtype=torch.float32).to(torch.bfloat16)
     scores = half.step(half.prefill_embeddings(TEXT, PROMPT_SPEECH), half.prefix(PROMPT_TEXT))
-    wanted = exact.step(exact.prefill_embeddings(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT))
+    expected = exact.step(exact.prefill_embeddings(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT))
     assert scores.dtype == torch.float32
-    assert greedy(wanted[0], []) in scores[0].topk(3).indices.tolist()
+    assert greedy(expected[0], []) in scores[0].topk(3).indices.tolist()
 
 
 @pytest.mark.parametrize(

@@ -138,11 +138,11 @@ def test_ready_speakers_are_voices_too(small_model):
     assert (preset.speech_ids, preset.text_ids, preset.mel.shape) == ((), (), (1, 0, 80))
     assert (len(clone.speech_ids), len(clone.text_ids), clone.mel.shape) == (60, 12, (1, 120, 80))
     for voice in speakers.values():
-        again = PromptFeatures.unpack(voice.pack())
+        unpacked_voice = PromptFeatures.unpack(voice.pack())
         assert (
-            again.speech_ids == voice.speech_ids
-            and again.vector.equal(voice.vector)
-            and again.mel.equal(voice.mel)
+            unpacked_voice.speech_ids == voice.speech_ids
+            and unpacked_voice.vector.equal(voice.vector)
+            and unpacked_voice.mel.equal(voice.mel)
         )
 
 
@@ -163,16 +163,16 @@ def _tensors(ids: int):
 @pytest.mark.parametrize("name", ["campplus.onnx", "speech_tokenizer_v2.onnx"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "text", "cut", "lfs", "other", "directory"])
 def test_onnx_files_that_cannot_be_used_are_named(small_model, tmp_path, name, damage):
-    others = {
+    replacements = {
         "campplus.onnx": "speech_tokenizer_v2.onnx",
         "speech_tokenizer_v2.onnx": "campplus.onnx",
     }
-    for each in others:
+    for each in replacements:
         shutil.copy(small_model / each, tmp_path / each)
     path = tmp_path / name
     data = path.read_bytes()
     if damage == "other":
-        shutil.copy(small_model / others[name], path)
+        shutil.copy(small_model / replacements[name], path)
     elif damage in ("missing", "directory"):
         path.unlink()
         if damage == "directory":

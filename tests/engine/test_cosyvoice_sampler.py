@@ -50,8 +50,8 @@ def test_a_request_has_its_own_random_stream():
         mixed.append(a(values, []))
         b(values, [])
         torch.rand(3)
-    again = Sampler(11)
-    assert mixed == [again(values, []) for _ in range(30)]
+    second = Sampler(11)
+    assert mixed == [second(values, []) for _ in range(30)]
     assert len(set(mixed)) > 3
     other = Sampler(2**63 - 1)
     assert [other(values, []) for _ in range(30)] != mixed

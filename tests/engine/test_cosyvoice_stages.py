@@ -77,34 +77,34 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
 def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_more(
     floor, prompt, first, needed, request
 ):
-    told, calls = floor(first=first), []
-    voice = CachedPrompt(told.model, prompt, first)
-    told.stages.prepare(voice)
-    held, flowed = threading.Event(), threading.Event()
+    rig, calls = floor(first=first), []
+    voice = CachedPrompt(rig.model, prompt, first)
+    rig.stages.prepare(voice)
+    hold_event, flowed = threading.Event(), threading.Event()
 
-    def asked(module, given) -> None:
+    def asked(module, inputs) -> None:
         calls.append(
-            len(given[0]) * given[0].shape[1]
+            len(inputs[0]) * inputs[0].shape[1]
         )  # both guidance rows of a frame, in one call or in two
         flowed.set()
 
-    hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
+    hook = rig.model.flow.decoder.estimator.register_forward_pre_hook(asked)
     request.addfinalizer(hook.remove)
-    who = say(told, voice, 3, most=60)
-    source = who.segments[0].source
+    request_state = say(rig, voice, 3, most=60)
+    source = request_state.segments[0].source
 
     def gate(kind):
         if len(source.ids) == needed - 1:
             assert not flowed.wait(0.2), "sound was begun before its ids were there"
-            held.set()
+            hold_event.set()
         elif len(source.ids) == needed:
             assert flowed.wait(10), "the ids are there and nothing begins"
 
-    told.lm.gate = gate
-    chunks = list(who.chunks())
-    assert held.is_set() and calls[0] in (2 * first, 2 * 2 * first)
-    assert sum(calls) == 2 * 10 * who.computed_frames
-    assert who.computed_frames == who.emitted_frames == 2 * 60, (
+    rig.lm.gate = gate
+    chunks = list(request_state.chunks())
+    assert hold_event.is_set() and calls[0] in (2 * first, 2 * 2 * first)
+    assert sum(calls) == 2 * 10 * request_state.computed_frames
+    assert request_state.computed_frames == request_state.emitted_frames == 2 * 60, (
         "estimator frames per emitted frame: 1"
     )
     assert len(whole(chunks)) == 60 * 960
@@ -112,62 +112,66 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_ids_run_ahead_by_one_hop_and_sound_by_one_chunk(floor, prompt, profile):
-    told = floor(profile)
-    who = say(told, CachedPrompt(told.model, prompt), 5, most=500)
-    stream, segment = who.chunks(), who.segments[0]
+    rig = floor(profile)
+    request = say(rig, CachedPrompt(rig.model, prompt), 5, most=500)
+    stream, segment = request.chunks(), request.segments[0]
     for chunk in range(3):
         next(stream)
-        assert until(lambda: who._made is not None and not who.next_decode_segment()[1])
-        assert len(segment.source.ids) == told.hops.needed(chunk + 3)
-        assert who.emitted_frames == 2 * told.hops.end(chunk + 1)
+        assert until(lambda: request._made is not None and not request.next_decode_segment()[1])
+        assert len(segment.source.ids) == rig.hops.needed(chunk + 3)
+        assert request.emitted_frames == 2 * rig.hops.end(chunk + 1)
     stream.close()
 
 
 def test_a_slow_reader_slows_only_itself(floor, prompt):
-    told = floor("throughput")
-    voice = CachedPrompt(told.model, prompt)
-    slow = say(told, voice, 1, most=1000)
+    rig = floor("throughput")
+    voice = CachedPrompt(rig.model, prompt)
+    slow = say(rig, voice, 1, most=1000)
     stopped = slow.chunks()
     next(stopped)
     for seed in range(2, 5):
-        assert len(hear(say(told, voice, seed, most=100))[1]) == 100 * 960
-    assert slow.emitted_frames == 2 * told.hops.end(1) and len(
+        assert len(hear(say(rig, voice, seed, most=100))[1]) == 100 * 960
+    assert slow.emitted_frames == 2 * rig.hops.end(1) and len(
         slow.segments[0].source.ids
-    ) == told.hops.needed(3)
+    ) == rig.hops.needed(3)
     next(stopped)
     assert slow.dry_s > 0
     stopped.close()
 
 
 def test_leaving_frees_everything_and_cancel_comes_between_two_ids(floor, prompt):
-    told = floor()
-    voice = CachedPrompt(told.model, prompt)
+    rig = floor()
+    voice = CachedPrompt(rig.model, prompt)
 
     def leave_and_cancel() -> list[weakref.ref]:
-        left, cancelled = say(told, voice, 1, most=900), say(told, voice, 2, most=900)
-        remains = [weakref.ref(segment) for who in (left, cancelled) for segment in who.segments]
-        stream = left.chunks()
+        dropped_request, cancelled = say(rig, voice, 1, most=900), say(rig, voice, 2, most=900)
+        remains = [
+            weakref.ref(segment)
+            for request in (dropped_request, cancelled)
+            for segment in request.segments
+        ]
+        stream = dropped_request.chunks()
         next(stream)
         stream.close()
-        seen, source = [], cancelled.segments[0].source
-        told.lm.gate = lambda kind: (
-            seen.append(len(source.ids)) or (len(source.ids) == 40 and cancelled.cancel())
+        id_counts, source = [], cancelled.segments[0].source
+        rig.lm.gate = lambda kind: (
+            id_counts.append(len(source.ids)) or (len(source.ids) == 40 and cancelled.cancel())
         )
         with pytest.raises(Cancelled):
             list(cancelled.chunks())
-        told.lm.gate = lambda kind: None
-        hear(say(told, voice, 3))
-        assert len(source.ids) == 40 == max(seen), "not one step more"
+        rig.lm.gate = lambda kind: None
+        hear(say(rig, voice, 3))
+        assert len(source.ids) == 40 == max(id_counts), "not one step more"
         return remains
 
     remains = leave_and_cancel()
-    assert until(lambda: not told.stages.scheduler.speaking)
+    assert until(lambda: not rig.stages.scheduler.speaking)
     gc.collect()
     assert [r() for r in remains] == [None, None]
 
 
-def order_of_work(told, who: list[RequestState]) -> list[int]:
-    return [w.request.seed for w in sorted(who, key=lambda w: w.rank())]
+def order_of_work(rig, requests: list[RequestState]) -> list[int]:
+    return [w.request.seed for w in sorted(requests, key=lambda w: w.rank())]
 
 
 def test_who_is_served_first(floor, prompt):
@@ -176,33 +180,33 @@ def test_who_is_served_first(floor, prompt):
         "balanced": [1, 3, 2, 4],
         "throughput": [1, 2, 3, 4],
     }.items():
-        told = floor(name)
-        voice = CachedPrompt(told.model, prompt)
+        rig = floor(name)
+        voice = CachedPrompt(rig.model, prompt)
         dry, rested, new, batch = (
-            utterance(told, voice, [FixedTokens([1])], n, priority=5 if n == 4 else 0)
+            utterance(rig, voice, [FixedTokens([1])], n, priority=5 if n == 4 else 0)
             for n in (1, 2, 3, 4)
         )
         for w, dry_s in ((dry, -1.0), (rested, 0.3)):
             w._number, w.dry_s = 1, new.born_s + dry_s
-        assert order_of_work(told, [batch, rested, new, dry]) == expected, name
+        assert order_of_work(rig, [batch, rested, new, dry]) == expected, name
 
 
 def test_no_step_waits_for_company_that_cannot_come(floor, prompt, monkeypatch):
     """A lone request, or one whose only neighbours are slow readers, is stepped at once."""
     waits = []
-    told = floor("throughput")
-    voice = CachedPrompt(told.model, prompt)
-    wait = told.stages.scheduler.ids_wanted.wait
+    rig = floor("throughput")
+    voice = CachedPrompt(rig.model, prompt)
+    wait = rig.stages.scheduler.ids_wanted.wait
     monkeypatch.setattr(
-        told.stages.scheduler.ids_wanted,
+        rig.stages.scheduler.ids_wanted,
         "wait",
         lambda timeout=None: waits.append(timeout) or wait(timeout),
     )
-    stopped = say(told, voice, 1, most=900).chunks()
+    stopped = say(rig, voice, 1, most=900).chunks()
     next(stopped)
-    assert until(lambda: told.stages.scheduler.speaking[0]._made is not None)
+    assert until(lambda: rig.stages.scheduler.speaking[0]._made is not None)
     waits.clear()
-    hear(say(told, voice, 2, most=200))
+    hear(say(rig, voice, 2, most=200))
     assert [w for w in waits if w is not None] == []
     assert all(p.batch_wait_s <= 0.005 for p in PROFILES.values())
     stopped.close()
@@ -232,9 +236,12 @@ def test_hops():
 
 
 def test_a_hop_in_pieces_is_the_hop_whole(floor, prompt):
-    made = {}
+    outputs = {}
     for whole_hop in (True, False):
-        told = floor("throughput", whole=whole_hop)
-        made[whole_hop] = hear(say(told, CachedPrompt(told.model, prompt), 6, most=190))
-    assert made[True][0] == made[False][0]
-    assert np.square(made[True][1] - made[False][1]).mean() < 1e-4 * np.square(made[True][1]).mean()
+        rig = floor("throughput", whole=whole_hop)
+        outputs[whole_hop] = hear(say(rig, CachedPrompt(rig.model, prompt), 6, most=190))
+    assert outputs[True][0] == outputs[False][0]
+    assert (
+        np.square(outputs[True][1] - outputs[False][1]).mean()
+        < 1e-4 * np.square(outputs[True][1]).mean()
+    )

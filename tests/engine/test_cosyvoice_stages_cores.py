@@ -19,18 +19,18 @@ floor, model, prompt = stage_floor.floor, stage_floor.model, stage_floor.prompt
 
 def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, prompt, request):
     """On a shared core: the ids of the next piece are wanted a hop later, the first sound now."""
-    told, steps = floor(), []
-    told.stages.lm_worker.gives_way = True
-    voice = CachedPrompt(told.model, prompt)
-    told.stages.prepare(voice)
+    rig, steps = floor(), []
+    rig.stages.lm_worker.gives_way = True
+    voice = CachedPrompt(rig.model, prompt)
+    rig.stages.prepare(voice)
 
-    def asked(module, given) -> None:
+    def asked(module, inputs) -> None:
         threading.Event().wait(0.02)
-        steps.append(len(told.lm.batches))
+        steps.append(len(rig.lm.batches))
 
-    hook = told.model.flow.decoder.estimator.register_forward_pre_hook(asked)
+    hook = rig.model.flow.decoder.estimator.register_forward_pre_hook(asked)
     request.addfinalizer(hook.remove)
-    chunks = list(say(told, voice, 3, most=100).chunks())
+    chunks = list(say(rig, voice, 3, most=100).chunks())
     during = steps[9] - steps[0]  # the first piece asks at least once for each of ten steps
     assert during <= 1
     assert len(whole(chunks)) == 100 * 960, "and goes on afterwards"
@@ -46,12 +46,12 @@ def test_a_second_core_is_used_where_there_is_one_and_given_back(
 ):
     monkeypatch.setattr("webui.engine.cosyvoice.scheduler.runner.cores", lambda: cores)
     assert until(lambda: not halves()), "of the tests before"
-    told = floor()
+    rig = floor()
     for part in (model.flow.decoder, model.vocoder):
-        assert (part.beside is not None) == told.stages.lm_worker.gives_way == (cores == 2)
-    assert len(hear(say(told, CachedPrompt(told.model, prompt), 3, most=60))[1]) == 60 * 960
+        assert (part.beside is not None) == rig.stages.lm_worker.gives_way == (cores == 2)
+    assert len(hear(say(rig, CachedPrompt(rig.model, prompt), 3, most=60))[1]) == 60 * 960
     assert len(halves()) == cores - 1
-    told.stages.close(NotReady(Message("The test is over.", "测试结束。")))
+    rig.stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert model.flow.decoder.beside is None is model.vocoder.beside and until(
         lambda: not halves()
     ), "the model stays usable, and its thread has ended"

@@ -28,16 +28,16 @@ def stream(lm, seed: int, prompt_text=(), prompt_speech=()) -> TextStream:
 
 
 def test_speech_starts_after_five_text_ids():
-    lm, taken = tiny(), []
+    lm, ids_read = tiny(), []
 
     def arriving():
         for i in TEXT:
-            taken.append(i)
+            ids_read.append(i)
             yield i
 
     ids = stream(lm, 0).speak(arriving())
     next(ids)
-    assert taken == TEXT[:5]
+    assert ids_read == TEXT[:5]
 
 
 def test_fills_come_every_fifteen_ids_and_are_not_spoken():

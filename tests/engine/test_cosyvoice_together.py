@@ -40,25 +40,27 @@ def side_by_side(flow: FlowModel, hops: tuple[int, ...] = (28, 53, 78)):
     """Frames of four requests of three voices, each alone and all together."""
     voices = [VoiceState.of(flow, *voice_of(p, seed=p)) for p in (50, 75, 50)]
     ids = [ids_of(90, seed=seed) for seed in range(4)]
-    whose = [voices[0], voices[1], voices[2], voices[0]]
-    states = [voice.begin() for voice in whose]
+    request_voices = [voices[0], voices[1], voices[2], voices[0]]
+    states = [voice.begin() for voice in request_voices]
     alone = [
         [state.step(its[:n]) for n in hops] + [state.step(its, final=True)]
         for state, its in zip(states, ids, strict=True)
     ]
-    states, made = [voice.begin() for voice in whose], []
+    states, step_frames = [voice.begin() for voice in request_voices], []
     for n in hops:
         assert len({state.shape(n) for state in states}) == 1
-        made.append(
+        step_frames.append(
             step_many([(state, its[:n], False) for state, its in zip(states, ids, strict=True)])
         )
     assert len({state.shape(90, True) for state in states}) == 1
-    made.append(step_many([(state, its, True) for state, its in zip(states, ids, strict=True)]))
+    step_frames.append(
+        step_many([(state, its, True) for state, its in zip(states, ids, strict=True)])
+    )
     assert [s.computed_frames for s in states] == [230] * 4, (
         "the prompt's last block, and each frame once"
     )
     return [torch.cat(frames) for frames in alone], [
-        torch.cat(frames) for frames in zip(*made, strict=True)
+        torch.cat(frames) for frames in zip(*step_frames, strict=True)
     ]
 
 
@@ -96,14 +98,14 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
     """Then each is asked alone; a voice's own pieces are made again too."""
     flow, fail = small_flow(torch.float64), [False]
     voice, ids = VoiceState.of(flow, *voice_of(50)), [ids_of(60, seed=s) for s in range(2)]
-    want = [voice.begin().step(its[:53]) for its in ids]
+    expected = [voice.begin().step(its[:53]) for its in ids]
     real, calls = flow.decoder.estimator.forward, []
 
-    def forward(*given):
+    def forward(*args):
         calls.append(1)
         if fail[0] and len(calls) % 10 == 7:
             raise torch.OutOfMemoryError("full")
-        return real(*given)
+        return real(*args)
 
     flow.decoder.estimator.forward = forward
     states = [voice.begin() for _ in ids]
@@ -113,7 +115,7 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
     with pytest.raises(torch.OutOfMemoryError):
         step_many([(s, its[:53], False) for s, its in zip(states, ids, strict=True)])
     fail[0] = False
-    for state, its, frames in zip(states, ids, want, strict=True):
+    for state, its, frames in zip(states, ids, expected, strict=True):
         assert torch.allclose(state.step(its[:53]), frames[50:], rtol=0, atol=1e-10)
     fresh = VoiceState.begun(flow, *voice_of(50))
     calls.clear()
@@ -123,7 +125,7 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
     fail[0] = False
     while not fresh.is_ready:
         fresh.grow()
-    assert torch.allclose(fresh.begin().step(ids[0][:53]), want[0], rtol=0, atol=1e-10)
+    assert torch.allclose(fresh.begin().step(ids[0][:53]), expected[0], rtol=0, atol=1e-10)
 
 
 # ---- the stage -----------------------------------------------------------------------------------
@@ -135,43 +137,43 @@ def model():
 @pytest.fixture
 def floor(model):
     """Stages whose sound stage takes up to `most` at once; `gate` may hold it up before a call."""
-    made = []
+    runners = []
 
     def make(most: int = 4, profile: str = "balanced", first_alone: bool = False):
         stages = EngineRunner(model, PromptCache(model, 1 << 40), PROFILES[profile])
         stages.audio_worker.most, stages.audio_worker.is_first_alone = most, first_alone
-        told = SimpleNamespace(
+        rig = SimpleNamespace(
             stages=stages,
             model=model,
             hops=ChunkSchedule(25, 25, (1, 1, 2), True),
             calls=[],
-            gate=lambda asked: None,
+            gate=lambda batch: None,
         )
 
-        def flow_batch(asked):
-            told.calls.append(len(asked))
-            told.gate(asked)
-            return model.flow_batch(asked)
+        def flow_batch(batch):
+            rig.calls.append(len(batch))
+            rig.gate(batch)
+            return model.flow_batch(batch)
 
         watched = replace(model)
         object.__setattr__(watched, "flow_batch", flow_batch)
         stages.audio_worker._model = watched
-        made.append(stages)
-        return told
+        runners.append(stages)
+        return rig
 
     yield make
-    for stages in made:
+    for stages in runners:
         stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
-def given(told, voice, seed: int, ids: int = 90):
-    return utterance(told, voice, [FixedTokens(ids_of(ids, seed=seed).tolist())], seed)
+def given(rig, voice, seed: int, ids: int = 90):
+    return utterance(rig, voice, [FixedTokens(ids_of(ids, seed=seed).tolist())], seed)
 
 
-def together(told, whos, wait: bool = True) -> list:
+def together(rig, whos, wait: bool = True) -> list:
     """What each gives, all begun before the stage looks. Errors stand in their place."""
     out: list = [None] * len(whos)
-    told.calls.clear()
+    rig.calls.clear()
 
     def listen(i: int) -> None:
         try:
@@ -179,18 +181,20 @@ def together(told, whos, wait: bool = True) -> list:
         except (EngineFault, Cancelled) as error:
             out[i] = error
 
-    told.stages.scheduler.lock.acquire()
+    rig.stages.scheduler.lock.acquire()
     readers = [threading.Thread(target=listen, args=(i,)) for i in range(len(whos))]
     try:
-        for who, reader in zip(whos, readers, strict=True):
-            told.stages.scheduler.speaking.append(who)  # `submit` would let the first begin alone
-            board = who.scheduler
-            own = {"submit": lambda _: None, "wake": board.wake, "leave": board.leave}
-            who.scheduler = SimpleNamespace(**{**vars(board), **own})
+        for request, reader in zip(whos, readers, strict=True):
+            rig.stages.scheduler.speaking.append(
+                request
+            )  # `submit` would let the first begin alone
+            scheduler = request.scheduler
+            own = {"submit": lambda _: None, "wake": scheduler.wake, "leave": scheduler.leave}
+            request.scheduler = SimpleNamespace(**{**vars(scheduler), **own})
             reader.start()
     finally:
-        told.stages.scheduler.wake()
-        told.stages.scheduler.lock.release()
+        rig.stages.scheduler.wake()
+        rig.stages.scheduler.lock.release()
     for reader in readers:
         reader.join(60)
     return out
@@ -201,9 +205,9 @@ def prompt():
     return random_voice(2.0, SMALL.codes)
 
 
-def ready(told, prompt) -> CachedPrompt:
-    voice = CachedPrompt(told.model, prompt)
-    told.stages.prepare(voice)
+def ready(rig, prompt) -> CachedPrompt:
+    voice = CachedPrompt(rig.model, prompt)
+    rig.stages.prepare(voice)
     return voice
 
 
@@ -217,86 +221,86 @@ def test_pieces_of_one_shape_are_made_in_one_call_and_sound_as_alone(floor, prom
     voice = ready(quiet, prompt)
     alone = [hear(given(quiet, voice, seed))[1] for seed in range(5)]
     assert set(quiet.calls) == {1}
-    told = floor(most=4)
-    out = together(told, [given(told, ready(told, prompt), seed) for seed in range(5)])
+    rig = floor(most=4)
+    out = together(rig, [given(rig, ready(rig, prompt), seed) for seed in range(5)])
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
-    assert max(told.calls) == 4, "never more than it may"
+    assert max(rig.calls) == 4, "never more than it may"
     assert (
-        sum(told.calls) == sum(quiet.calls) == told.stages.audio_worker.pieces
-        and len(told.calls) < sum(told.calls) / 2
+        sum(rig.calls) == sum(quiet.calls) == rig.stages.audio_worker.pieces
+        and len(rig.calls) < sum(rig.calls) / 2
     )
-    assert told.stages.audio_worker.calls == len(told.calls)
+    assert rig.stages.audio_worker.calls == len(rig.calls)
 
 
 def test_pieces_of_different_shapes_are_made_apart(floor, prompt):
     """Three requests that end at different ids: their last pieces share no call."""
-    told, shapes = floor(), []
-    told.gate = lambda asked: shapes.append(
-        {state.shape(len(ids), final) for state, ids, final in asked}
+    rig, shapes = floor(), []
+    rig.gate = lambda batch: shapes.append(
+        {state.shape(len(ids), final) for state, ids, final in batch}
     )
-    voice = ready(told, prompt)
-    alone = [hear(given(told, voice, seed, ids))[1] for seed, ids in enumerate((60, 66, 66))]
+    voice = ready(rig, prompt)
+    alone = [hear(given(rig, voice, seed, ids))[1] for seed, ids in enumerate((60, 66, 66))]
     shapes.clear()
-    out = together(told, [given(told, voice, seed, ids) for seed, ids in enumerate((60, 66, 66))])
+    out = together(rig, [given(rig, voice, seed, ids) for seed, ids in enumerate((60, 66, 66))])
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
-    assert all(len(shape) == 1 for shape in shapes) and max(told.calls) == 3
+    assert all(len(shape) == 1 for shape in shapes) and max(rig.calls) == 3
 
 
 def test_on_a_cpu_a_first_sound_has_no_company(floor, prompt):
-    told, firsts = floor(most=4, first_alone=True), []
-    whos = [given(told, ready(told, prompt), seed) for seed in range(3)]
-    told.gate = lambda asked: firsts.append(
-        (len(asked), any(not state.emitted_frames for state, *_ in asked))
+    rig, firsts = floor(most=4, first_alone=True), []
+    whos = [given(rig, ready(rig, prompt), seed) for seed in range(3)]
+    rig.gate = lambda batch: firsts.append(
+        (len(batch), any(not state.emitted_frames for state, *_ in batch))
     )
-    assert all(isinstance(wave, np.ndarray) for wave in together(told, whos))
+    assert all(isinstance(wave, np.ndarray) for wave in together(rig, whos))
     assert {count for count, is_first in firsts if is_first} == {1}
     assert max(count for count, _ in firsts) > 1
 
 
 def test_who_leaves_during_a_call_leaves_the_others_as_they_were(floor, prompt):
-    told = floor()
-    voice = ready(told, prompt)
-    alone = [hear(given(told, voice, seed))[1] for seed in range(3)]
-    whos = [given(told, voice, seed) for seed in range(3)]
+    rig = floor()
+    voice = ready(rig, prompt)
+    alone = [hear(given(rig, voice, seed))[1] for seed in range(3)]
+    whos = [given(rig, voice, seed) for seed in range(3)]
 
-    def gate(asked):
-        if len(asked) == 3:
+    def gate(batch):
+        if len(batch) == 3:
             whos[1].cancel()
 
-    told.gate = gate
-    out = together(told, whos)
-    assert isinstance(out[1], Cancelled) and told.calls[0] == 3
+    rig.gate = gate
+    out = together(rig, whos)
+    assert isinstance(out[1], Cancelled) and rig.calls[0] == 3
     assert alike(out[0], alone[0]) and alike(out[2], alone[2])
-    assert until(lambda: not told.stages.scheduler.speaking)
+    assert until(lambda: not rig.stages.scheduler.speaking)
 
 
 def test_a_call_that_fails_for_many_fails_for_the_one_at_fault(floor, prompt):
-    told = floor()
-    voice = ready(told, prompt)
-    alone = [hear(given(told, voice, seed))[1] for seed in range(3)]
-    whos, bad = [given(told, voice, seed) for seed in range(3)], []
+    rig = floor()
+    voice = ready(rig, prompt)
+    alone = [hear(given(rig, voice, seed))[1] for seed in range(3)]
+    whos, bad = [given(rig, voice, seed) for seed in range(3)], []
 
-    def gate(asked):
-        if len(asked) == 3:
+    def gate(batch):
+        if len(batch) == 3:
             bad.append(whos[1].segments[0].flow)
-        if any(state is bad[0] for state, *_ in asked):
+        if any(state is bad[0] for state, *_ in batch):
             raise torch.OutOfMemoryError("full")
 
-    told.gate = gate
-    out = together(told, whos)
+    rig.gate = gate
+    out = together(rig, whos)
     assert (
         isinstance(out[1], EngineFault)
         and out[1].code == "out_of_memory"
-        and told.calls[:4] == [3, 1, 1, 1]
+        and rig.calls[:4] == [3, 1, 1, 1]
     )
     assert alike(out[0], alone[0]) and alike(out[2], alone[2])
 
 
 def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
-    told = floor()
-    voice = ready(told, prompt)
-    alone = hear(given(told, voice, 0))[1]
-    wave = told.model.new_wave_stream
+    rig = floor()
+    voice = ready(rig, prompt)
+    alone = hear(given(rig, voice, 0))[1]
+    wave = rig.model.new_wave_stream
 
     def refused(seed):
         if seed == part_seed(1, 0):
@@ -305,8 +309,8 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
             )
         return wave(seed)
 
-    object.__setattr__(told.stages.audio_worker._model, "new_wave_stream", refused)
-    out = together(told, [given(told, voice, seed) for seed in range(2)])
+    object.__setattr__(rig.stages.audio_worker._model, "new_wave_stream", refused)
+    out = together(rig, [given(rig, voice, seed) for seed in range(2)])
     assert isinstance(out[1], EngineFault) and alike(out[0], alone)
 
 
@@ -323,16 +327,16 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
         random_model(SMALL, DeviceConfig("cpu", "fp32", "test")), sizes=sizes, capture=EagerCapture
     )
     stages = EngineRunner(fast, PromptCache(fast, 1 << 40), PROFILES["balanced"])
-    told = SimpleNamespace(
+    rig = SimpleNamespace(
         stages=stages, model=fast, hops=ChunkSchedule(25, 25, (1, 1, 2), True), calls=[]
     )
     assert fast.max_batch_size == 4
-    voice = ready(told, prompt)
-    alone = [hear(given(told, voice, seed))[1] for seed in range(3)]
+    voice = ready(rig, prompt)
+    alone = [hear(given(rig, voice, seed))[1] for seed in range(3)]
     stages.audio_worker.most, stages.audio_worker.is_first_alone = 4, False
     fast.flow.graphs.replayed.clear()
     fast.vocoder.graphs.replayed.clear()
-    out = together(told, [given(told, voice, seed) for seed in range(3)])
+    out = together(rig, [given(rig, voice, seed) for seed in range(3)])
     stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert any(key[1] == 4 for key in fast.flow.graphs.replayed) and any(
@@ -345,12 +349,12 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
 class Clock:
     """The waits of the sound stage that have an end."""
 
-    def __init__(self, told, monkeypatch):
+    def __init__(self, rig, monkeypatch):
         self.waits: list[float] = []
-        wanted = told.stages.scheduler.sound_wanted
-        wait = wanted.wait
+        condition = rig.stages.scheduler.sound_wanted
+        wait = condition.wait
         monkeypatch.setattr(
-            wanted,
+            condition,
             "wait",
             lambda timeout=None: (
                 (timeout is not None and self.waits.append(timeout)) or wait(timeout)
@@ -359,14 +363,14 @@ class Clock:
 
 
 def test_a_lone_request_and_a_first_sound_wait_for_nobody(floor, prompt, monkeypatch):
-    told = floor(profile="throughput")
-    clock, voice = Clock(told, monkeypatch), ready(told, prompt)
-    hear(given(told, voice, 1, ids=200))
+    rig = floor(profile="throughput")
+    clock, voice = Clock(rig, monkeypatch), ready(rig, prompt)
+    hear(given(rig, voice, 1, ids=200))
     assert not clock.waits
-    told.stages.audio_worker._is_near = lambda who, lead: True  # company is always about to come
+    rig.stages.audio_worker._is_near = lambda request, lead: True  # company is always about to come
     firsts = []
-    told.gate = lambda asked: firsts.append((bool(clock.waits), not asked[0][0].emitted_frames))
-    together(told, [given(told, voice, seed, ids=200) for seed in (2, 3)])
+    rig.gate = lambda batch: firsts.append((bool(clock.waits), not batch[0][0].emitted_frames))
+    together(rig, [given(rig, voice, seed, ids=200) for seed in (2, 3)])
     assert firsts[0] == (False, True), "the first sound was waited with"
     assert (
         set(clock.waits) == {PROFILES["throughput"].batch_wait_s}
@@ -376,16 +380,16 @@ def test_a_lone_request_and_a_first_sound_wait_for_nobody(floor, prompt, monkeyp
 
 def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkeypatch):
     """Looked at with the stage asleep: one lead, and a neighbour of whom some ids are known."""
-    told = floor(profile="throughput")
-    voice, sound = ready(told, prompt), told.stages.audio_worker
+    rig = floor(profile="throughput")
+    voice, sound = ready(rig, prompt), rig.stages.audio_worker
     waits = []
-    with told.stages.scheduler.lock:
-        lead, other = given(told, voice, 1, ids=60), given(told, voice, 2, ids=60)
-        for who in (lead, other):
-            who._number, who.dry_s = 1, who.born_s + 1e6
-        told.stages.scheduler.speaking += [lead, other]
+    with rig.stages.scheduler.lock:
+        lead, other = given(rig, voice, 1, ids=60), given(rig, voice, 2, ids=60)
+        for request in (lead, other):
+            request._number, request.dry_s = 1, request.born_s + 1e6
+        rig.stages.scheduler.speaking += [lead, other]
         monkeypatch.setattr(
-            told.stages.scheduler.sound_wanted, "wait", lambda timeout=None: waits.append(timeout)
+            rig.stages.scheduler.sound_wanted, "wait", lambda timeout=None: waits.append(timeout)
         )
         other.segments[0].source = SimpleNamespace(
             ids=ids_of(20).tolist(), is_over=False, free=lambda: None
@@ -394,8 +398,8 @@ def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkey
             ids=ids_of(60).tolist(), is_over=False, free=lambda: None
         )
         cases = []
-        for known in (19, 20, 27, 28):
-            other.segments[0].source.ids = ids_of(known).tolist()
+        for n_ids in (19, 20, 27, 28):
+            other.segments[0].source.ids = ids_of(n_ids).tolist()
             waits.clear()
             cases.append((len(sound._collect_batch(lead)), len(waits)))
         assert cases == [(1, 0), (1, 1), (1, 1), (2, 0)]
@@ -404,7 +408,7 @@ def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkey
         assert (sound._collect_batch(lead), waits) == ([lead], []), (
             "a listener who runs dry has no time"
         )
-        told.stages.scheduler.speaking.clear()
+        rig.stages.scheduler.speaking.clear()
 
 
 def test_a_gpu_makes_eight_at_once_and_a_processor_two_where_nobody_minds_the_wait(model):

@@ -196,7 +196,7 @@ def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(
 ):
     """Only then are they worth their rounding: two for each of three dilations."""
     torch.manual_seed(2)
-    block, x, seen = ResBlock(16, 7), torch.randn(1, 16, 90), []
+    block, x, layouts = ResBlock(16, 7), torch.randn(1, 16, 90), []
     for snake in (*block.activations1, *block.activations2):
         torch.nn.init.constant_(snake.alpha, 1.5)
     with torch.inference_mode():
@@ -206,22 +206,24 @@ def test_narrow_convolutions_lie_as_the_matrix_units_want_them_and_are_the_same(
         monkeypatch.setattr(
             "webui.engine.cosyvoice.vocoder.hift.F.conv2d",
             lambda wide, *a, **k: (
-                seen.append(wide.is_contiguous(memory_format=torch.channels_last)),
+                layouts.append(wide.is_contiguous(memory_format=torch.channels_last)),
                 real(wide, *a, **k),
             )[1],
         )
-        found = block(x.clone())
-    assert seen == [True] * channels_last
-    assert (found - exact).square().mean() < 1e-3 * (exact - x).square().mean()
+        actual = block(x.clone())
+    assert layouts == [True] * channels_last
+    assert (actual - exact).square().mean() < 1e-3 * (exact - x).square().mean()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_half_of_the_blocks_on_another_core_makes_the_same_wave(mel, dtype):
-    model, here, elsewhere = small_vocoder().narrow(dtype), [], []
+    model, main_blocks, elsewhere = small_vocoder().narrow(dtype), [], []
     alone = pushed(VocoderState(model, seed=1), mel, [20, 30, 50])
 
-    def made(block, given) -> None:
-        (here if threading.current_thread() is threading.main_thread() else elsewhere).append(block)
+    def made(block, inputs) -> None:
+        (
+            main_blocks if threading.current_thread() is threading.main_thread() else elsewhere
+        ).append(block)
 
     for block in (*model.source_resblocks, *model.resblocks):
         block.register_forward_pre_hook(made)
@@ -229,20 +231,20 @@ def test_half_of_the_blocks_on_another_core_makes_the_same_wave(mel, dtype):
         model.beside = pool
         shared = pushed(VocoderState(model, seed=1), mel, [20, 30, 50])
     assert all(map(torch.equal, alone, shared))
-    assert here[:5] == [model.resblocks[i] for i in (2, 0, 1, 5, 8)]
+    assert main_blocks[:5] == [model.resblocks[i] for i in (2, 0, 1, 5, 8)]
     assert elsewhere[:7] == [*model.source_resblocks, *model.resblocks[3:5], *model.resblocks[6:8]]
 
 
 def test_when_one_half_fails_the_other_has_ended_before_anybody_hears_of_it(mel):
     model, failed, ended = small_vocoder(), threading.Event(), []
 
-    def fail(block, given) -> None:
+    def fail(block, inputs) -> None:
         failed.set()
         raise ZeroDivisionError
 
     model.resblocks[2].register_forward_pre_hook(fail)
     model.source_resblocks[2].register_forward_pre_hook(
-        lambda block, given: ended.append(failed.wait(10))
+        lambda block, inputs: ended.append(failed.wait(10))
     )
     with ThreadPoolExecutor(1) as pool:
         model.beside = pool

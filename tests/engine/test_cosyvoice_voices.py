@@ -68,25 +68,25 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
     """Through the stages: voices go and are made anew between requests, and nobody hears it."""
     voices = make(model, 1.5)
     stages = EngineRunner(model, voices, PROFILES["balanced"])
-    told = SimpleNamespace(stages=stages, hops=ChunkSchedule(25, 25, (1, 1, 2), True))
+    rig = SimpleNamespace(stages=stages, hops=ChunkSchedule(25, 25, (1, 1, 2), True))
 
     def said(seed: int) -> np.ndarray:
         return hear(
             utterance(
-                told, voices.get(prompt(seed)), [FixedTokens(ids_of(60, seed=seed).tolist())], seed
+                rig, voices.get(prompt(seed)), [FixedTokens(ids_of(60, seed=seed).tolist())], seed
             )
         )[1]
 
     first = [said(seed) for seed in (1, 2, 3)]
-    again = [said(seed) for seed in (1, 2, 3)]
-    busy = utterance(told, voices.get(prompt(1)), [FixedTokens(ids_of(200).tolist())], 9)
+    second = [said(seed) for seed in (1, 2, 3)]
+    busy = utterance(rig, voices.get(prompt(1)), [FixedTokens(ids_of(200).tolist())], 9)
     reader = busy.chunks()
     next(reader)
     during = said(2)
     assert busy.voice.is_ready
     reader.close()
     stages.close(NotReady(Message("The test is over.", "测试结束。")))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)) and np.array_equal(
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)) and np.array_equal(
         during, first[1]
     )
     assert voices.made > 3
@@ -95,14 +95,14 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
 def test_a_request_cancelled_before_it_began_is_not_kept(model):
     voices = make(model, 4)
     stages = EngineRunner(model, voices, PROFILES["balanced"])
-    who = utterance(
+    request = utterance(
         SimpleNamespace(stages=stages, hops=ChunkSchedule(25, 25, (1,), True)),
         voices.get(prompt(1)),
         [FixedTokens([1])],
         1,
     )
-    who.cancel()
+    request.cancel()
     with pytest.raises(Cancelled):
-        next(who.chunks())
+        next(request.chunks())
     assert not stages.scheduler.speaking
     stages.close(NotReady(Message("The test is over.", "测试结束。")))

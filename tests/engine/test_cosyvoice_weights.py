@@ -258,9 +258,9 @@ class TestConverted:
             convert(model, name, "fp32")
         monkeypatch.setattr(torch, "load", None)  # the published files are not opened again
         for name in COMPONENTS:
-            again = component_state(model, name)
-            assert again.keys() == plain[name].keys() and all(
-                torch.equal(again[k], plain[name][k]) for k in again
+            state = component_state(model, name)
+            assert state.keys() == plain[name].keys() and all(
+                torch.equal(state[k], plain[name][k]) for k in state
             )
 
     def test_half_precision_halves_the_file_and_spares_the_vocoder(self, model):

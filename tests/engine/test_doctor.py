@@ -75,13 +75,13 @@ def item(name: str, root, clip):
 @pytest.mark.parametrize("family", ["cosyvoice1", "cosyvoice3"])
 def test_weights_without_training_are_called_that(family, tmp_path, clips):
     report = examine(make(tmp_path / family, family=family), clips, Options({}, is_quick=True))
-    found = by_name(report)
+    items = by_name(report)
     for name in ("E transcript", "G speaking"):
-        assert found[name]["status"] == FAILED
-        assert "these weights are untrained" in found[name]["en"]
-        assert "这些权重未经训练" in found[name]["zh"]
-    assert found["C spectrum"]["status"] == FAILED
-    assert found["C tensors"]["status"] == PASSED, "random is not damaged"
+        assert items[name]["status"] == FAILED
+        assert "these weights are untrained" in items[name]["en"]
+        assert "这些权重未经训练" in items[name]["zh"]
+    assert items["C spectrum"]["status"] == FAILED
+    assert items["C tensors"]["status"] == PASSED, "random is not damaged"
     assert report["recommended"] is None, "nothing is recommended for a model that cannot speak"
     json.dumps(report, allow_nan=False)
 
@@ -98,8 +98,8 @@ def test_the_script_prints_a_sentence_for_each_item_and_keeps_the_figures(
     assert all(result["en"] in printed for result in report["results"])
     assert {result["item"] for result in report["results"]} == set("ABCDEFGH")
     assert "these weights are untrained" in by_name(report)["E transcript"]["en"]
-    kept = by_name(report)["H words"]["figures"]["files"]
-    assert kept and all((root / name).read_bytes()[:4] == b"RIFF" for name in kept)
+    file_names = by_name(report)["H words"]["figures"]["files"]
+    assert file_names and all((root / name).read_bytes()[:4] == b"RIFF" for name in file_names)
 
 
 @pytest.mark.parametrize("name", ["C tensors", "E transcript", "F vocoder"])
@@ -120,17 +120,17 @@ def test_a_whole_tokenizer_of_another_size_is_only_noted(learnt):
         (doctor_small.vocoder_phase, "F vocoder"),
         (doctor_small.empty_layer, "C tensors"),
     ],
-    ids=lambda it: getattr(it, "__name__", it),
+    ids=lambda param: getattr(param, "__name__", param),
 )
 def test_each_fault_is_found_by_the_item_meant_for_it(learnt, tmp_path, fault, name):
     root, clip = learnt
     broken = tmp_path / "model"
     shutil.copytree(root, broken)
     fault(broken)
-    found = item(name, broken, clip)
-    assert found.status == FAILED
-    assert found.remedy_en and found.remedy_zh
-    assert "untrained" not in found.en or name == "F vocoder"
+    finding = item(name, broken, clip)
+    assert finding.status == FAILED
+    assert finding.remedy_en and finding.remedy_zh
+    assert "untrained" not in finding.en or name == "F vocoder"
 
 
 def test_files_are_compared_with_what_was_published(small_model, tmp_path):
@@ -169,11 +169,11 @@ def test_the_release_is_told_by_sizes_and_checksums(small_model, tmp_path):
     shutil.copytree(small_model, root)
     own = directory.files(root, family, {}).figures["files"]
     table = {name: (f["bytes"], f["sha256"]) for name, f in own.items()}
-    found = directory.files(
+    finding = directory.files(
         root, family, table, {"Some-0.5B": table, "Other": {"llm.pt": (1, "0")}}
     )
-    assert found.status == PASSED and found.figures["release"] == ["Some-0.5B"]
-    assert "Some-0.5B" in found.en and "Some-0.5B" in found.zh
+    assert finding.status == PASSED and finding.figures["release"] == ["Some-0.5B"]
+    assert "Some-0.5B" in finding.en and "Some-0.5B" in finding.zh
 
 
 def test_the_revision_is_what_the_hubs_libraries_wrote_down(tmp_path):
@@ -201,13 +201,13 @@ def test_what_breaks_off_is_a_failure_of_its_item_and_the_next_is_asked(
     small_model, monkeypatch, clips
 ):
     monkeypatch.setattr(directory, "spectrum", lambda root, family: 1 / 0)
-    monkeypatch.setattr(sound, "flow", lambda *given: 1 / 0)
-    monkeypatch.setattr(sound, "cache", lambda *given: 1 / 0)
+    monkeypatch.setattr(sound, "flow", lambda *args: 1 / 0)
+    monkeypatch.setattr(sound, "cache", lambda *args: 1 / 0)
     report = examine(small_model, clips, Options({}, is_quick=True))
-    found = by_name(report)
-    assert found["C spectrum"]["status"] == found["F flow"]["status"] == FAILED
-    assert "ZeroDivisionError" in found["F flow"]["en"]
-    assert "H words" in found
+    items = by_name(report)
+    assert items["C spectrum"]["status"] == items["F flow"]["status"] == FAILED
+    assert "ZeroDivisionError" in items["F flow"]["en"]
+    assert "H words" in items
 
 
 def test_too_little_memory_is_no_finding_about_the_model(small_model, monkeypatch, clips):
@@ -219,18 +219,18 @@ def test_too_little_memory_is_no_finding_about_the_model(small_model, monkeypatc
 
 def test_the_fastest_choice_within_tolerance_is_recommended():
     exact = Choice("fp32", 10, 1.0, 0.8, 0, 1.0, 0.0)
-    made = [
+    choices = [
         exact,
         replace(exact, steps=5, rtf=0.5, mel_distance=0.2),
         replace(exact, precision="int8", rtf=0.3, agreement=0.5),
         replace(exact, precision="bf16", rtf=0.4, mel_distance=0.6),
         Choice("bf16", 5, fault="no memory"),
     ]
-    found = machine.machine(made)
-    assert found.figures["recommended"] == {"precision": "fp32", "steps": 5}
-    narrow = machine.precision(made, 10)
+    finding = machine.machine(choices)
+    assert finding.figures["recommended"] == {"precision": "fp32", "steps": 5}
+    narrow = machine.precision(choices, 10)
     assert (narrow.status, narrow.figures["off"]) == (FAILED, ["int8", "bf16"])
-    assert machine.machine(made[2:]).status == FAILED
+    assert machine.machine(choices[2:]).status == FAILED
 
 
 def test_every_choice_is_measured_beside_the_exact_model(learnt):
@@ -240,7 +240,7 @@ def test_every_choice_is_measured_beside_the_exact_model(learnt):
     reference = machine.Reference(
         language.nll(model, prompt, clip)[1], machine.reference_mel(model, prompt)
     )
-    made = machine.choices(
+    choices = machine.choices(
         root,
         model_spec_of(root),
         clip,
@@ -249,16 +249,16 @@ def test_every_choice_is_measured_beside_the_exact_model(learnt):
         lambda precision: doctor_small.PLACE,
         ["fp32"],
     )
-    assert [choice.steps for choice in made] == list(model_spec_of(root).steps)
-    assert (made[0].agreement, made[0].mel_distance) == (1.0, 0.0)
-    assert made[0].is_alike and made[0].first_sound_s > 0 and made[0].rtf > 0
-    assert made[-1].mel_distance > 0, "fewer steps give another mel"
+    assert [choice.steps for choice in choices] == list(model_spec_of(root).steps)
+    assert (choices[0].agreement, choices[0].mel_distance) == (1.0, 0.0)
+    assert choices[0].is_alike and choices[0].first_sound_s > 0 and choices[0].rtf > 0
+    assert choices[-1].mel_distance > 0, "fewer steps give another mel"
 
 
 def test_recorded_networks_are_measured_beside_plain_ones(small_model, monkeypatch):
     """On a GPU; what may not be used recorded says why."""
     exact = Choice("fp32", 10, 1.0, 0.8, 0, 0.99, 0.1)
-    monkeypatch.setattr(machine, "measure", lambda *given: replace(exact, steps=given[-1]))
+    monkeypatch.setattr(machine, "measure", lambda *args: replace(exact, steps=args[-1]))
     monkeypatch.setattr(machine, "timed", lambda model, prompt: (0.2, 0.1))
     family, places = model_spec_of(small_model), []
 
@@ -266,11 +266,13 @@ def test_recorded_networks_are_measured_beside_plain_ones(small_model, monkeypat
         places.append(place)
         return None, ("They differ.", "不同。") if len(places) == 2 else None
 
-    given = (small_model, family, None, None, None, lambda name: doctor_small.PLACE, ["fp32"])
-    made = machine.choices(*given, record)
-    assert [choice.graphs for choice in made] == [False, True] * len(family.steps)
+    choice_args = (small_model, family, None, None, None, lambda name: doctor_small.PLACE, ["fp32"])
+    choices = machine.choices(*choice_args, record)
+    assert [choice.graphs for choice in choices] == [False, True] * len(family.steps)
     assert all(place.graphs for place in places)
-    assert (made[1].rtf, made[1].first_sound_s, made[1].agreement) == (0.1, 0.2, 0.99)
-    assert made[3].fault == "They differ." and not made[3].is_alike
-    assert machine.machine(made).figures["recommended"] == {"precision": "fp32", "steps": 10}
-    assert [choice.graphs for choice in machine.choices(*given)] == [False] * len(family.steps)
+    assert (choices[1].rtf, choices[1].first_sound_s, choices[1].agreement) == (0.1, 0.2, 0.99)
+    assert choices[3].fault == "They differ." and not choices[3].is_alike
+    assert machine.machine(choices).figures["recommended"] == {"precision": "fp32", "steps": 10}
+    assert [choice.graphs for choice in machine.choices(*choice_args)] == [False] * len(
+        family.steps
+    )

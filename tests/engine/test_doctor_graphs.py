@@ -46,7 +46,7 @@ def loads(plain, monkeypatch):
 
 
 def recorded(monkeypatch, work):
-    monkeypatch.setattr(graphs, "to_backend", lambda model, told: work(model))
+    monkeypatch.setattr(graphs, "to_backend", lambda model, on_progress: work(model))
 
 
 def record(model):
@@ -86,8 +86,8 @@ def silent_vocoder(model):
 
 
 class NothingFinite(CosyVoice2):
-    def flow_batch(self, asked):
-        return [mel * float("nan") for mel in super().flow_batch(asked)]
+    def flow_batch(self, batch):
+        return [mel * float("nan") for mel in super().flow_batch(batch)]
 
 
 def nothing_finite(model):
@@ -132,9 +132,11 @@ def test_a_gpu_that_does_not_recover_names_the_setting(loads, monkeypatch):
 
 
 def test_the_engine_compares_on_a_gpu_only_and_keeps_the_reason(monkeypatch, tmp_path):
-    engine, asked = CosyVoiceEngine(tmp_path), []
+    engine, places = CosyVoiceEngine(tmp_path), []
     plain = SimpleNamespace(device_config=PLACE)
-    family = SimpleNamespace(load=lambda root, place, told, steps: asked.append(place) or plain)
+    family = SimpleNamespace(
+        load=lambda root, place, on_progress, steps: places.append(place) or plain
+    )
     assert engine._load(family, PLACE) is plain
     assert engine._note is None
 
@@ -144,7 +146,7 @@ def test_the_engine_compares_on_a_gpu_only_and_keeps_the_reason(monkeypatch, tmp
     monkeypatch.setattr("webui.engine.cosyvoice.engine.load_compared", compared)
     assert engine._load(family, DeviceConfig("cuda", "bf16", "test")) is plain
     assert engine._note == ("It is off.", "已停用。")
-    assert [place.graphs for place in asked] == [True, False]
+    assert [place.graphs for place in places] == [True, False]
 
 
 def test_the_doctor_tells_of_it(monkeypatch):

@@ -42,20 +42,20 @@ def test_a_missing_merge_is_found(small_model, tmp_path, monkeypatch, engine):
     root = small(tmp_path, small_model)
     assert judged(root, engine).status == WARNED, "it is not the published one"
     right = KINDS[engine](root)
-    known = {"size": right.size, "ids": {"你好": right.encode("你好")}}
-    monkeypatch.setattr(text, "published_ids", lambda: {engine: known})
+    reference = {"size": right.size, "ids": {"你好": right.encode("你好")}}
+    monkeypatch.setattr(text, "published_ids", lambda: {engine: reference})
     assert judged(root, engine).status == PASSED
     lines = (root / text.MERGES).read_text("utf-8").split("\n")
-    kept = [
+    other_lines = [
         line
         for line in lines
-        if line.replace(" ", "") != right._bpe.id_to_token(known["ids"]["你好"][0])
+        if line.replace(" ", "") != right._bpe.id_to_token(reference["ids"]["你好"][0])
     ]
-    assert len(kept) == len(lines) - 1
-    (root / text.MERGES).write_text("\n".join(kept), "utf-8")
-    found = judged(root, engine)
-    assert (found.status, found.figures["differing"]) == (FAILED, ["你好"])
-    assert found.figures["torn"] == [] and found.remedy_zh
+    assert len(other_lines) == len(lines) - 1
+    (root / text.MERGES).write_text("\n".join(other_lines), "utf-8")
+    finding = judged(root, engine)
+    assert (finding.status, finding.figures["differing"]) == (FAILED, ["你好"])
+    assert finding.figures["torn"] == [] and finding.remedy_zh
 
 
 def test_the_first_generations_vocabulary_is_the_published_one_and_two_ranks_of_it_matter(tmp_path):
@@ -65,9 +65,9 @@ def test_the_first_generations_vocabulary_is_the_published_one_and_two_ranks_of_
     swapped = own.replace(hello, "SGVsbG8= 1702").replace(quick, "IHF1aWNr 15947")
     assert swapped != own
     (tmp_path / first.VOCABULARY).write_text(swapped, "ascii")
-    found = judged(tmp_path, "cosyvoice1")
-    assert found.status == FAILED
-    assert "Hello, how are you today?" in found.figures["differing"]
+    finding = judged(tmp_path, "cosyvoice1")
+    assert finding.status == FAILED
+    assert "Hello, how are you today?" in finding.figures["differing"]
     (tmp_path / first.VOCABULARY).write_text(tiktoken(ranks(400)), "ascii")
     assert judged(tmp_path, "cosyvoice1").status == WARNED, "another one, and whole"
 
@@ -80,17 +80,17 @@ def test_other_ranks_give_no_files():
 def test_what_is_cut_apart():
     masked = ["你好", " 你", " 你好", "生命周期"]
     assert all(make_text_ids.is_masked(words.encode()) for words in masked)
-    kept = ["你", "，你", "お客様", "Hello", " the"]
-    assert not any(make_text_ids.is_masked(words.encode()) for words in kept)
+    whole_words = ["你", "，你", "お客様", "Hello", " the"]
+    assert not any(make_text_ids.is_masked(words.encode()) for words in whole_words)
     assert not make_text_ids.is_masked("你好".encode()[:5])
 
 
 @pytest.fixture(scope="module")
 def qwen() -> Path:
-    found = importlib.util.find_spec("dashscope")
-    if found is None:
+    spec = importlib.util.find_spec("dashscope")
+    if spec is None:
         pytest.skip("the vocabulary is in the package dashscope, which is not installed")
-    return Path(found.origin).parent / "resources" / "qwen.tiktoken"
+    return Path(spec.origin).parent / "resources" / "qwen.tiktoken"
 
 
 def test_the_published_files_are_made_again_and_give_the_written_ids(qwen, tmp_path):
@@ -100,10 +100,10 @@ def test_the_published_files_are_made_again_and_give_the_written_ids(qwen, tmp_p
         (tmp_path / name).write_bytes(data)
     assert make_text_ids.table(tmp_path) == text.published_ids()
     for engine in ("cosyvoice2", "cosyvoice3"):
-        found = judged(tmp_path, engine)
-        assert found.status == PASSED and found.figures["merges"] == 134_935
+        finding = judged(tmp_path, engine)
+        assert finding.status == PASSED and finding.figures["merges"] == 134_935
     you, good = ("".join(byte_letters()[b] for b in word.encode()) for word in "你好")
     with (tmp_path / text.MERGES).open("a", encoding="utf-8") as file:
         file.write(f"{you} {good}\n")  # as Qwen2 has it
-    found = judged(tmp_path, "cosyvoice2")
-    assert found.status == FAILED and found.figures["differing"][0] == "你好"
+    finding = judged(tmp_path, "cosyvoice2")
+    assert finding.status == FAILED and finding.figures["differing"][0] == "你好"

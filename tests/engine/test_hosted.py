@@ -37,9 +37,9 @@ def test_everything_is_as_in_the_same_process(engine, prompt):
             for f in dataclasses.fields(a)
             if f.name != "samples"
         )
-    made = whole(engine.convert(ask(), prompt, CLIP, RATE))
-    assert np.array_equal(made, whole(direct.convert(ask(), mine, CLIP, RATE))) and len(
-        made
+    samples = whole(engine.convert(ask(), prompt, CLIP, RATE))
+    assert np.array_equal(samples, whole(direct.convert(ask(), mine, CLIP, RATE))) and len(
+        samples
     ) == len(CLIP)
     assert (
         engine.notes(ask(instruction="sing")) == direct.notes(ask(instruction="sing"))
@@ -111,17 +111,17 @@ def test_cancel_within_one_step_while_others_go_on(engine, prompt):
 
 
 def test_text_that_is_still_arriving(engine, prompt):
-    taken = []
+    words_read = []
 
     def pieces():
         for word in ["One two.", "Three four.", "Five."]:
-            taken.append(word)
+            words_read.append(word)
             yield word
 
     stream = engine.stream_text(ask(), prompt, pieces())
     first = next(stream)
-    assert first.number == 0 and taken == ["One two."], "only what was needed has been taken"
-    assert list(stream)[-1].last and len(taken) == 3
+    assert first.number == 0 and words_read == ["One two."], "only what was needed has been taken"
+    assert list(stream)[-1].last and len(words_read) == 3
 
 
 def test_text_whose_source_fails_or_is_given_up(engine, prompt):
@@ -147,7 +147,7 @@ def test_text_whose_source_fails_or_is_given_up(engine, prompt):
 
 
 def test_a_person_who_thinks_is_no_hung_engine(engine, prompt):
-    go_on, seen = threading.Event(), []
+    go_on, chunks = threading.Event(), []
 
     def pieces():
         yield "One two."
@@ -155,14 +155,14 @@ def test_a_person_who_thinks_is_no_hung_engine(engine, prompt):
         yield "Three."
 
     thread = threading.Thread(
-        target=lambda: seen.extend(engine.stream_text(ask(), prompt, pieces()))
+        target=lambda: chunks.extend(engine.stream_text(ask(), prompt, pieces()))
     )
     thread.start()
     beats = engine._life.beats
     until(lambda: engine._life.beats > beats + 2 * QUICK.beats(QUICK.still_s))
     go_on.set()
     thread.join(20)
-    assert seen[-1].last and engine.restarts == 0
+    assert chunks[-1].last and engine.restarts == 0
 
 
 def test_a_voice_is_sent_once_and_again_when_it_was_forgotten(engine):

@@ -94,18 +94,18 @@ def test_text_that_is_still_arriving_reaches_the_model(cosyvoice):
     from tests.engine.contract import whole
 
     prompt = cosyvoice.preset(cosyvoice.describe().presets[0])
-    words, taken = ["One", " two", " three", " four"] * 8, []
+    words, words_read = ["One", " two", " three", " four"] * 8, []
 
     def pieces():
         for word in words:
-            taken.append(word)
+            words_read.append(word)
             yield word
 
     stream = cosyvoice.stream_text(ask(mode="cross_lingual"), prompt, pieces())
     first = next(stream)
-    assert len(taken) < len(words), "the first sound came before the text had ended"
+    assert len(words_read) < len(words), "the first sound came before the text had ended"
     sound = whole([first, *stream])
-    assert len(taken) == len(words) and np.array_equal(
+    assert len(words_read) == len(words) and np.array_equal(
         sound,
         whole(cosyvoice.stream_text(ask(id="again", mode="cross_lingual"), prompt, iter(words))),
     )

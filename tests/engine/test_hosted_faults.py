@@ -39,13 +39,13 @@ def test_killed_in_mid_stream_every_stream_is_told_and_it_comes_back(engine, pro
 
 
 def test_waiting_for_an_answer_ends_with_the_process(engine, prompt):
-    stream, told = engine.stream(ask(instruction="stall=1"), prompt), []
+    stream, faults = engine.stream(ask(instruction="stall=1"), prompt), []
     next(stream)
-    waiting = threading.Thread(target=lambda: told.append(fault_of(stream)))
+    waiting = threading.Thread(target=lambda: faults.append(fault_of(stream)))
     waiting.start()
     os.kill(engine.pid, signal.SIGKILL)
     waiting.join(10)
-    assert told and told[0].code == "engine_lost"
+    assert faults and faults[0].code == "engine_lost"
 
 
 @pytest.mark.parametrize("do", ["segv", "exit"])

@@ -141,7 +141,7 @@ def test_an_unknown_engine_is_refused():
 
 
 def test_closed_while_it_starts():
-    engine, told = (
+    engine, codes = (
         RemoteEngine("wild", {"start_s": 60.0}, QUICK, program="tests.engine.hosted_child"),
         [],
     )
@@ -149,11 +149,11 @@ def test_closed_while_it_starts():
     def start():
         with pytest.raises(NotReady) as error:
             engine.start()
-        told.append(error.value.code)
+        codes.append(error.value.code)
 
     thread = threading.Thread(target=start)
     thread.start()
     pid = until(lambda: engine.pid)
     engine.close()
     thread.join(20)
-    assert told == ["closing"] and not is_alive(pid)
+    assert codes == ["closing"] and not is_alive(pid)

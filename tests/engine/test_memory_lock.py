@@ -195,25 +195,32 @@ def test_pinned_wholly_or_not_at_all(tmp_path):
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         path.write_bytes(b"x" * 5000)
-    held = {}
+    bytes_by_address = {}
 
     def mlock(address, count):
-        if held:
+        if bytes_by_address:
             return errno.ENOMEM
-        held[address] = count
+        bytes_by_address[address] = count
         return 0
 
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     lock = MemoryLock()
     with pytest.raises(NotReady) as fault:
-        lock.pin(paths, 0, mlock=mlock, munlock=lambda address, count: held.pop(address) and 0)
+        lock.pin(
+            paths,
+            0,
+            mlock=mlock,
+            munlock=lambda address, count: bytes_by_address.pop(address) and 0,
+        )
     assert (
         fault.value.code == "no_right"
         and "LimitMEMLOCK" in fault.value.en
         and "ulimit" in fault.value.zh
     )
     assert (
-        held == {} and lock.release() == [] and resource.getrlimit(resource.RLIMIT_MEMLOCK) == limit
+        bytes_by_address == {}
+        and lock.release() == []
+        and resource.getrlimit(resource.RLIMIT_MEMLOCK) == limit
     )
 
 
@@ -285,10 +292,10 @@ def test_the_script_lets_go_on_sigterm_or_says_why_not(small_model):
             lines.append(line)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
-    told = "".join(lines)
-    assert "plan: weights" in told
+    text = "".join(lines)
+    assert "plan: weights" in text
     if process.returncode == 0:
-        assert "pinned in RAM" in told and "let the pinned files go" in out
+        assert "pinned in RAM" in text and "let the pinned files go" in out
     else:
         assert "ulimit -l" in err
 

@@ -61,8 +61,8 @@ def test_it_is_as_high_and_as_loud_as_the_reference_and_has_no_silence_at_its_en
                 ask("今天天气很好，我们走吧。", voice_engine="natural"), setup.prompt(name)
             )
         )
-        heard = listen(sound, 24000)
-        assert abs(heard.log_f0 - reference.log_f0) < 2 * np.log(2) / 12, name
+        analysis = listen(sound, 24000)
+        assert abs(analysis.log_f0 - reference.log_f0) < 2 * np.log(2) / 12, name
         assert abs(20 * np.log10(active_rms(sound) / reference.rms)) < 3.0, name
         loud = np.flatnonzero(np.abs(sound) > 0.02 * np.abs(sound).max())
         assert loud[0] < 0.1 * 24000 and np.abs(sound).max() <= 1.0
@@ -78,12 +78,12 @@ def test_speed_shortens_it_and_moods_raise_it():
 def test_a_cancelled_step_ends_at_once_and_the_lane_is_free(monkeypatch):
     """The network's run is stopped inside: the sound of the long clause is never made."""
     engine = setup.engine()
-    lane, asked = engine.natural.lanes[0], threading.Event()
+    lane, request_event = engine.natural.lanes[0], threading.Event()
     exchange = lane._exchange
 
     def told(question, body):
         if question.get("stream") and question["op"] == "step":
-            asked.set()
+            request_event.set()
         return exchange(question, body)
 
     monkeypatch.setattr(lane, "_exchange", told)
@@ -99,7 +99,7 @@ def test_a_cancelled_step_ends_at_once_and_the_lane_is_free(monkeypatch):
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert asked.wait(60)
+    assert request_event.wait(60)
     engine.cancel("gone")
     reader.join(60)
     assert len(failures) == 1

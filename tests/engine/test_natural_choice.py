@@ -20,9 +20,9 @@ from webui.types import Health, SpeechRequest
 
 @pytest.fixture
 def natural(tmp_path):
-    made = NaturalLanes([tmp_path], 2)
-    made._health, made.rtf = Health("ready"), 0.5
-    return made
+    lanes = NaturalLanes([tmp_path], 2)
+    lanes._health, lanes.rtf = Health("ready"), 0.5
+    return lanes
 
 
 def request(text="你好，世界。", **settings):
@@ -68,8 +68,8 @@ def test_while_it_loads_and_where_it_is_not_the_instant_voice_speaks(natural):
     with pytest.raises(NotReady) as wait:  # nobody listens: there is time to wait for it
         natural.choose(request(priority=10))
     assert wait.value.code == "natural_loading" and wait.value.zh
-    for asked in ({"voice_engine": "instant"}, {"text": "こんにちは"}):
-        assert natural.choose(request(priority=10, **asked))[0] == "instant"
+    for fields in ({"voice_engine": "instant"}, {"text": "こんにちは"}):
+        assert natural.choose(request(priority=10, **fields))[0] == "instant"
     natural._health = Health("broken", "Gone.", "没了。")
     assert natural.choose(request()) == ("instant", []), "the panel says it, not every take"
     assert natural.choose(request(voice_engine="natural")) == ("instant", [("Gone.", "没了。")])

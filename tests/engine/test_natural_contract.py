@@ -15,9 +15,9 @@ class TestNatural(EngineContract):
 
     @pytest.fixture
     def engine(self):
-        made = setup.engine()
-        assert made.settle(ask())[0].voice_engine == "natural"
-        return made
+        engine = setup.engine()
+        assert engine.settle(ask())[0].voice_engine == "natural"
+        return engine
 
     @pytest.fixture
     def reference(self):

@@ -55,11 +55,11 @@ def test_a_convolution_is_that_of_the_formula(n_channels, n_taps, dilation):
         read = torch.from_numpy(rows[: n + convolution.reach].T.copy())[None].double()
         plain = functional.conv1d(read, torch.from_numpy(kernel).double(), dilation=dilation)
         plain = plain[0].numpy().T
-        made = convolution.apply(rows, n, scratch)
-        assert made.shape == plain.shape
-        assert np.abs(made - plain).max() < 1e-5 * np.abs(plain).max()
-        again = convolution.apply(rows, n, Scratch())
-        assert np.array_equal(made, again), "what lay in scratch before changes nothing"
+        actual = convolution.apply(rows, n, scratch)
+        assert actual.shape == plain.shape
+        assert np.abs(actual - plain).max() < 1e-5 * np.abs(plain).max()
+        second = convolution.apply(rows, n, Scratch())
+        assert np.array_equal(actual, second), "what lay in scratch before changes nothing"
 
 
 def made_up_weights() -> dict[str, np.ndarray]:
@@ -172,9 +172,9 @@ def test_told_what_its_norms_would_see_it_makes_the_formula_s_sound(clause):
         name: (n_norms, 2, n_channels) for name, (n_norms, n_channels) in SHAPES.items()
     }
     plain = plain_sound(weights, features, source, style)
-    made = np.concatenate(list(pieces(generator, clause, statistics, [100])))
-    assert len(made) == len(plain) == 23 * ROW_SAMPLES
-    for sound in (made, at_once):
+    samples = np.concatenate(list(pieces(generator, clause, statistics, [100])))
+    assert len(samples) == len(plain) == 23 * ROW_SAMPLES
+    for sound in (samples, at_once):
         assert np.abs(sound - plain).max() < 1e-3 * np.abs(plain).max()
 
 
@@ -184,9 +184,9 @@ def test_windows_change_nothing_and_the_work_of_one_stream_is_not_another_s(clau
     _, statistics = one_pass(generator, features, source, style)
     all_of_it = np.concatenate(list(pieces(generator, clause, statistics, [100])))
     for lengths in ([1] * 23, [2, 3, 5, 7], [9, 1, 1]):
-        made = list(pieces(generator, clause, statistics, lengths))
-        assert sum(len(piece) for piece in made) == len(all_of_it)
-        assert np.abs(np.concatenate(made) - all_of_it).max() < 1e-4 * np.abs(all_of_it).max()
+        windows = list(pieces(generator, clause, statistics, lengths))
+        assert sum(len(piece) for piece in windows) == len(all_of_it)
+        assert np.abs(np.concatenate(windows) - all_of_it).max() < 1e-4 * np.abs(all_of_it).max()
     alone = list(pieces(generator, clause, statistics, [9] * 3))
     two = [pieces(generator, clause, statistics, [9] * 3, scratch) for _ in range(2)]
     beside = [[], []]
@@ -266,19 +266,19 @@ def test_it_sounds_like_the_published_graph():
     )
     graph = graph.reshape(-1)
     trunk = network.trunk(tokens, style)
-    _, found = one_pass(network.generator, trunk.features, trunk.source, style[:128])
+    _, statistics = one_pass(network.generator, trunk.features, trunk.source, style[:128])
     exact = Sound(
-        network.generator, trunk.features, trunk.source, style[:128], found, Scratch()
+        network.generator, trunk.features, trunk.source, style[:128], statistics, Scratch()
     ).pieces(iter([10_000]), lambda: None)
     exact = np.concatenate(list(exact))
     assert len(exact) == len(graph)
     noise = exact - graph
     assert (graph**2).sum() > 10**1.2 * (noise[40:] ** 2).sum()
-    told = np.concatenate(list(network.sound(trunk, style, voice.statistics, Scratch())))
-    assert len(told) == (trunk.end - trunk.first) * ROW_SAMPLES < len(graph)
-    assert abs(20 * np.log10(active_rms(told) / active_rms(graph))) < 1.5
+    samples = np.concatenate(list(network.sound(trunk, style, voice.statistics, Scratch())))
+    assert len(samples) == (trunk.end - trunk.first) * ROW_SAMPLES < len(graph)
+    assert abs(20 * np.log10(active_rms(samples) / active_rms(graph))) < 1.5
     same = exact[trunk.first * ROW_SAMPLES : trunk.end * ROW_SAMPLES]
-    assert np.corrcoef(told, same)[0, 1] > 0.9
+    assert np.corrcoef(samples, same)[0, 1] > 0.9
     assert (
         trunk.first > MARGIN_ROWS and np.abs(graph[: (trunk.first - 1) * ROW_SAMPLES]).max() < 0.01
     )
@@ -293,8 +293,8 @@ def test_a_single_syllable_is_as_loud_as_the_published_network_makes_it(name):
     assert len(tokens) <= SHORT_TOKENS
     trunk = network.trunk(tokens, voice.style(len(tokens)), 1.06)
     sounds = [
-        np.concatenate(list(network.sound(trunk, voice.style(len(tokens)), told, scratch)))
-        for told in (None, voice.statistics)
+        np.concatenate(list(network.sound(trunk, voice.style(len(tokens)), statistics, scratch)))
+        for statistics in (None, voice.statistics)
     ]
     assert 0.5 * voice.rms < active_rms(sounds[0]) < 2 * voice.rms
     assert active_rms(sounds[1]) < 0.6 * active_rms(sounds[0]), "why it is not told beforehand"
@@ -306,9 +306,9 @@ class Silent:
     def __init__(self):
         self.asked, self.runs = [], []
 
-    def trunk(self, *asked):
+    def trunk(self, *args):
         self.asked.append("trunk")
-        self.runs.append(asked[-1])
+        self.runs.append(args[-1])
         return SimpleNamespace(first=0, end=8)
 
     def sound(self, *_):
@@ -362,9 +362,9 @@ def test_a_damaged_part_is_told_and_made_anew_at_the_next_start(tmp_path):
     folder = tmp_path / FOLDER
     for name in (TRUNK, GENERATOR):
         (folder / name).write_bytes((folder / name).read_bytes()[:1000])
-        with pytest.raises(NotReady) as told:
+        with pytest.raises(NotReady) as exc_info:
             Network(file)
-        assert told.value.code == "natural_unloadable" and not folder.exists()
+        assert exc_info.value.code == "natural_unloadable" and not folder.exists()
         Network(file)
         assert (folder / name).stat().st_size > 1000
     assert not [p for p in tmp_path.iterdir() if p.name not in (file.name, FOLDER)]
@@ -372,9 +372,9 @@ def test_a_damaged_part_is_told_and_made_anew_at_the_next_start(tmp_path):
 
 def test_another_graph_is_refused(tmp_path):
     (tmp_path / "x.onnx").write_bytes(b"another graph")
-    with pytest.raises(NotReady) as told:
+    with pytest.raises(NotReady) as exc_info:
         Network(tmp_path / "x.onnx")
-    assert told.value.code == "natural_unloadable"
+    assert exc_info.value.code == "natural_unloadable"
 
 
 def test_the_source_s_spectra_are_those_of_a_short_fourier_transform():
@@ -382,7 +382,7 @@ def test_the_source_s_spectra_are_those_of_a_short_fourier_transform():
     plain = torch.stft(
         torch.from_numpy(signal), 20, 5, window=torch.hann_window(20), return_complex=True
     ).numpy()
-    made = spectra(signal)
-    assert made.shape == (241, 22)
-    assert np.abs(made[:, :11] * np.exp(1j * made[:, 11:]) - plain.T).max() < 1e-4
+    spectrum = spectra(signal)
+    assert spectrum.shape == (241, 22)
+    assert np.abs(spectrum[:, :11] * np.exp(1j * spectrum[:, 11:]) - plain.T).max() < 1e-4
     assert set(BLOCKS) == set(SHAPES)

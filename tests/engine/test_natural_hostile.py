@@ -54,16 +54,16 @@ def speak(text=SHORT, prompt=None, lane=0, **settings):
 @pytest.fixture
 def steps(monkeypatch):
     """The questions that make sound, in order, on lane 0."""
-    lane, asked = setup.engine().natural.lanes[0], []
+    lane, stream_ids = setup.engine().natural.lanes[0], []
     exchange = lane._exchange
 
     def counted(question, body):
         if question["op"] == "step":
-            asked.append(question["stream"])
+            stream_ids.append(question["stream"])
         return exchange(question, body)
 
     monkeypatch.setattr(lane, "_exchange", counted)
-    return asked
+    return stream_ids
 
 
 @pytest.mark.parametrize("text", ["12", "A", "你好😀", "K歌", "naïve咖啡", "〇", "𪚥", "Việt"])
@@ -237,13 +237,13 @@ def test_a_lane_that_restarts_the_process_closes_no_socket_of_another():
     """Who waits on it in another thread would read from whichever socket gets its number next."""
     engine = setup.engine()
     speak(lane=1)
-    mine, others = engine.natural.lanes
-    held = (others._sock, others._bell)
+    mine, other_lane = engine.natural.lanes
+    sockets = (other_lane._sock, other_lane._bell)
     os.kill(mine.pid, signal.SIGKILL)
     speak(lane=0)
-    assert mine.life == others.life + 1 and all(end.fileno() >= 0 for end in held)
+    assert mine.life == other_lane.life + 1 and all(end.fileno() >= 0 for end in sockets)
     speak(lane=1)
-    assert mine.life == others.life and all(end.fileno() == -1 for end in held)
+    assert mine.life == other_lane.life and all(end.fileno() == -1 for end in sockets)
 
 
 def test_a_process_that_hangs_is_replaced_and_the_instant_voice_speaks_meanwhile():

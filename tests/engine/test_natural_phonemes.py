@@ -43,12 +43,12 @@ def joined(text, speaker, language="auto"):
 
 def test_the_labelled_sentences_are_enough():
     full = [(text, labels.split()) for kind, text, labels in rows() if kind == "full"]
-    found = {}
+    labels_by_char = {}
     for text, labels in full:
         for c, label in zip("".join(HAN_RUN.findall(text)), labels, strict=True):
-            found.setdefault(c, set()).add(label.rstrip("12345") + label[-1])
+            labels_by_char.setdefault(c, set()).add(label.rstrip("12345") + label[-1])
     assert len(full) >= 300
-    assert sum(len(different) > 1 for different in found.values()) >= 120
+    assert sum(len(different) > 1 for different in labels_by_char.values()) >= 120
 
 
 def test_readings_are_right():
@@ -144,10 +144,10 @@ def test_english_in_the_symbols_of_the_network(speaker, text, symbols):
 def test_an_utterance_that_was_stopped_leaves_nothing_in_the_next_text(speaker, stopped, limit):
     expected = [speaker.ipa("en", "a cup of tea"), speaker.spelled("zh", 160, "一杯茶")]
     speaker.say("en", 160, stopped, limit)
-    found = [speaker.ipa("en", "a cup of tea")]
+    phonemes = [speaker.ipa("en", "a cup of tea")]
     speaker.say("en", 160, stopped, limit)
-    found.append(speaker.spelled("zh", 160, "一杯茶"))
-    assert found == expected
+    phonemes.append(speaker.spelled("zh", 160, "一杯茶"))
+    assert phonemes == expected
 
 
 def test_mixed_text_switches_inside_a_sentence(speaker):
@@ -244,11 +244,11 @@ def test_the_voice_knows_what_it_cannot_say(text, language, answer):
 )  # fmt: skip
 def test_a_text_without_a_stop_is_cut(speaker, unit):
     text = (unit * LONG_CHARS)[:LONG_CHARS]
-    found = clauses(text, "auto", speaker)
-    assert all(len(c.phonemes) <= TOO_LONG_TOKENS <= MAX_TOKENS for c in found)
+    clause_list = clauses(text, "auto", speaker)
+    assert all(len(c.phonemes) <= TOO_LONG_TOKENS <= MAX_TOKENS for c in clause_list)
     if unit in ("我们今天去公园看见很多花", "the quick brown fox "):
-        assert all(len(c.phonemes) > MAX_CLAUSE_TOKENS / 2.5 for c in found)
-        assert "".join(c.text for c in found).replace(" ", "") == text.replace(" ", "")
+        assert all(len(c.phonemes) > MAX_CLAUSE_TOKENS / 2.5 for c in clause_list)
+        assert "".join(c.text for c in clause_list).replace(" ", "") == text.replace(" ", "")
 
 
 class CountingSpeaker:
@@ -276,10 +276,10 @@ def test_the_work_for_a_text_without_a_stop_grows_as_its_length(speaker, unit):
         clauses((unit * n_chars)[:n_chars], "auto", speaker)  # what is read once has been read
         sys.setprofile(count)
         try:
-            found = clauses((unit * n_chars)[:n_chars], "auto", counting)
+            clause_list = clauses((unit * n_chars)[:n_chars], "auto", counting)
         finally:
             sys.setprofile(None)
-        work.append((n_calls, counting.n_chars, sum(len(c.phonemes) for c in found)))
+        work.append((n_calls, counting.n_chars, sum(len(c.phonemes) for c in clause_list)))
         assert counting.n_chars < 8 * n_chars
     for small, large in zip(*work, strict=True):
         assert large <= 4.4 * small + 200, work
@@ -307,10 +307,12 @@ def test_whatever_is_written_only_known_symbols_come_out(speaker):
 def test_ordinary_sentences_lose_nothing(speaker):
     for kind, text, labels in rows():
         if kind == "full":
-            found = clauses(text, "zh", speaker)
-            assert "".join(c.text for c in found) == text
+            clause_list = clauses(text, "zh", speaker)
+            assert "".join(c.text for c in clause_list) == text
             assert all(
-                len(readings(c.text)) >= MIN_SYLLABLES for c in found if len(labels.split()) > 3
+                len(readings(c.text)) >= MIN_SYLLABLES
+                for c in clause_list
+                if len(labels.split()) > 3
             )
 
 

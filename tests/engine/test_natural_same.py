@@ -39,9 +39,9 @@ def stream(text=TEXT, id="same", lane=0, **settings):
 
 @pytest.fixture(scope="module")
 def first():
-    made = chunks(stream())
-    assert sum(len(samples) for _, samples in made) > 4 * 12000
-    return made
+    stream_chunks = chunks(stream())
+    assert sum(len(samples) for _, samples in stream_chunks) > 4 * 12000
+    return stream_chunks
 
 
 def test_request_1_is_request_50_and_another_seed_is_another_take(first):
@@ -61,15 +61,15 @@ def test_request_1_is_request_50_and_another_seed_is_another_take(first):
 def test_it_is_the_same_beside_two_others(first):
     """One on the same lane, taking turns with it, one on the other lane, at the same time."""
     beside = [stream("我们走吧。Now we go on.", f"o{lane}", lane, seed=1) for lane in (0, 1)]
-    there = threading.Thread(target=list, args=(beside[1],))
-    there.start()
-    made, mine = [], stream()
+    thread = threading.Thread(target=list, args=(beside[1],))
+    thread.start()
+    segments, mine = [], stream()
     for chunk in mine:
-        made.append((chunk.segment, chunk.samples.tobytes()))
+        segments.append((chunk.segment, chunk.samples.tobytes()))
         next(beside[0], None)
     beside[0].close()
-    there.join(120)
-    assert made == first
+    thread.join(120)
+    assert segments == first
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_written_leaves_it_to_the_next(packages, tmp_pat
 
 def test_two_starts_at_once_write_one_whole_file(packages, tmp_path):
     """Both are in the middle of it at the same time."""
-    both, made = threading.Barrier(2), []
+    both, paths = threading.Barrier(2), []
 
     def blocks():
         yield PARTS[0]
@@ -111,15 +111,15 @@ def test_two_starts_at_once_write_one_whole_file(packages, tmp_path):
         both.wait(30)
 
     writers = [
-        threading.Thread(target=lambda: made.append(weights.write(blocks(), tmp_path / "kept")))
+        threading.Thread(target=lambda: paths.append(weights.write(blocks(), tmp_path / "kept")))
         for _ in range(2)
     ]
     [w.start() for w in writers]
     [w.join(30) for w in writers]
-    assert made == [tmp_path / "kept" / weights.FILE] * 2
-    assert made[0].read_bytes() == b"".join(PARTS)
-    assert list(made[0].parent.iterdir()) == [made[0]]
-    assert weights.obtain([made[0].parent], ["absent"]) == made[0]
+    assert paths == [tmp_path / "kept" / weights.FILE] * 2
+    assert paths[0].read_bytes() == b"".join(PARTS)
+    assert list(paths[0].parent.iterdir()) == [paths[0]]
+    assert weights.obtain([paths[0].parent], ["absent"]) == paths[0]
 
 
 def test_a_full_disk_leaves_no_half_file_and_says_so(packages, tmp_path, monkeypatch):
@@ -133,14 +133,14 @@ def test_a_full_disk_leaves_no_half_file_and_says_so(packages, tmp_path, monkeyp
 
 
 def test_the_file_is_kept_outside_the_packages():
-    made = engine_makers(Settings())[0]()
+    engine = engine_makers(Settings())[0]()
     try:
-        folders = made.natural._folders
+        folders = engine.natural._folders
         assert len(folders) == 2
         for folder in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()):
             assert not any(f.is_relative_to(folder) for f in folders)
     finally:
-        made.close()
+        engine.close()
 
 
 def test_it_is_copied_from_a_folder_only_when_it_is_right(tmp_path):

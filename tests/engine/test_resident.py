@@ -53,13 +53,13 @@ def test_a_hot_swap_lets_the_running_stream_end_and_then_closes_the_old_engine()
 
 
 def test_whoever_is_told_knows_an_engine_before_it_can_be_leased():
-    seen = []
+    states = []
     resident = EngineManager(
-        lambda engine: seen.append((resident.health().state, resident.coming() is not None))
+        lambda engine: states.append((resident.health().state, resident.coming() is not None))
     )
     started(resident, FakeEngine())
     started(resident, FakeEngine(version="2"))
-    assert seen == [("ready", True), ("ready", True)] and resident.lease().engine.version == "2"
+    assert states == [("ready", True), ("ready", True)] and resident.lease().engine.version == "2"
     resident.close()
 
 
@@ -126,48 +126,48 @@ def settled(resident, is_so) -> bool:
 
 def both(took_over=None):
     """A resident whose second engine replaced the first, and all engines that were made."""
-    made = []
+    engines = []
 
     def maker(kind, **more):
         def make():
-            made.append(kind(**more))
-            return made[-1]
+            engines.append(kind(**more))
+            return engines[-1]
 
         return make
 
     resident = EngineManager(took_over.append if took_over is not None else lambda engine: None)
     resident.start(maker(FakeEngine, version="small"), maker(Breakable, version="big")).join(10)
-    return resident, made
+    return resident, engines
 
 
 def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_be_tried_again():
-    told = []
-    resident, made = both(told)
-    small, big = made
+    reported_engines = []
+    resident, engines = both(reported_engines)
+    small, big = engines
     assert resident.absent("big") is None and not resident.can_try_again() and not resident.again()
     lease = resident.lease()
     big.break_down()
     assert settled(resident, lambda: resident.health().state == "ready")
     stand_in = resident.lease().engine
     assert (
-        stand_in is made[2]
+        stand_in is engines[2]
         and stand_in is not small
         and stand_in.version == "small"
-        and told == [small, big, stand_in]
+        and reported_engines == [small, big, stand_in]
     )
     assert resident.failure().code == "broken" and resident.can_try_again()
     assert resident.absent("big").en == resident.failure().en and resident.absent("bigger") is None
     lease.release()
     assert big.state == "broken" and stand_in.state == "ready"
     assert resident.again() and settled(
-        resident, lambda: resident.lease().engine is made[-1] and len(made) == 4
+        resident, lambda: resident.lease().engine is engines[-1] and len(engines) == 4
     )
     assert (
         resident.lease().engine.version == "big"
         and resident.failure() is None
         and not resident.can_try_again()
     )
-    made[3].break_down()
+    engines[3].break_down()
     assert (
         settled(resident, lambda: resident.health().state == "ready")
         and resident.lease().engine.version == "small"
@@ -176,12 +176,12 @@ def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_b
 
 
 def test_while_another_steps_in_requests_are_asked_to_come_again():
-    resident, made = both()
+    resident, engines = both()
     gate, start = threading.Event(), FakeEngine.start
     try:
         FakeEngine.start = lambda self: (gate.wait(10), start(self))[1]
-        made[1].break_down()
-        assert settled(resident, lambda: len(made) == 3) and resident.coming() is None, (
+        engines[1].break_down()
+        assert settled(resident, lambda: len(engines) == 3) and resident.coming() is None, (
             "that is for the one people wait for"
         )
         with pytest.raises(NotReady) as refused:
@@ -201,8 +201,8 @@ def test_while_another_steps_in_requests_are_asked_to_come_again():
 
 
 def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
-    resident, made = both()
-    big, start = made[1], FakeEngine.start
+    resident, engines = both()
+    big, start = engines[1], FakeEngine.start
 
     def fails(self):
         raise NotReady(Message("No voice here.", "没有声音。"))
@@ -210,7 +210,7 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
     try:
         FakeEngine.start = fails
         big.break_down()
-        assert settled(resident, lambda: len(made) == 3 and resident.can_try_again())
+        assert settled(resident, lambda: len(engines) == 3 and resident.can_try_again())
     finally:
         FakeEngine.start = start
     assert settled(resident, resident.can_try_again)
@@ -218,9 +218,9 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
     assert (
         resident.again()
         and settled(resident, lambda: resident.health().state == "ready")
-        and resident.lease().engine is made[-1]
+        and resident.lease().engine is engines[-1]
     )
-    made[-1].break_down()
+    engines[-1].break_down()
     assert (
         settled(resident, lambda: resident.health().state == "ready")
         and resident.lease().engine.version == "small"
@@ -229,9 +229,9 @@ def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
 
 
 def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
-    made, resident = [], EngineManager()
-    resident.start(lambda: made.append(Breakable()) or made[-1]).join(10)
-    made[0].break_down()
+    engines, resident = [], EngineManager()
+    resident.start(lambda: engines.append(Breakable()) or engines[-1]).join(10)
+    engines[0].break_down()
     assert (
         resident.health().state == "broken"
         and resident.can_try_again()
@@ -239,7 +239,7 @@ def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
     )
     assert resident.absent("big").en == "It failed four times."
     assert resident.again() and settled(
-        resident, lambda: len(made) == 2 and resident.health().state == "ready"
+        resident, lambda: len(engines) == 2 and resident.health().state == "ready"
     )
     resident.close()
 
@@ -296,7 +296,7 @@ def test_a_stand_in_that_nobody_could_take_over_does_not_close_the_door_for_ever
 
 @pytest.mark.parametrize("who", ["old", "newcomer"])
 def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
-    resident, made = EngineManager(), []
+    resident, versions = EngineManager(), []
 
     class Clinging(FakeEngine):
         def start(self):
@@ -306,31 +306,31 @@ def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
 
         def close(self):
             super().close()
-            made.append(self.version)
+            versions.append(self.version)
             if self.version == who:
                 raise OSError("it does not let go")
 
     started(resident, Clinging(version="old"))
     resident.start(lambda: Clinging(version="newcomer"), lambda: Clinging(version="third")).join(10)
-    assert resident.lease().engine.version == "third" and made == ["newcomer", "old"]
+    assert resident.lease().engine.version == "third" and versions == ["newcomer", "old"]
     assert resident.replace(lambda: FakeEngine(version="fourth"))
     assert settled(resident, lambda: resident.lease().engine.version == "fourth")
     resident.close()
 
 
 def test_whoever_watches_is_told_of_a_takeover_and_of_an_engine_that_restarts():
-    seen = []
+    states = []
     resident = EngineManager(
-        on_change=lambda: seen.append((resident.health().state, resident.is_restarting()))
+        on_change=lambda: states.append((resident.health().state, resident.is_restarting()))
     )
     engine = FakeEngine()
     engine.on_change = lambda: None
     resident.start(lambda: engine).join()
-    assert seen[-1] == ("ready", False)
+    assert states[-1] == ("ready", False)
     engine.state = "starting"
     engine.on_change()
-    assert seen[-1] == ("starting", True) and not resident.is_handing_over()
+    assert states[-1] == ("starting", True) and not resident.is_handing_over()
     engine.state = "ready"
     engine.on_change()
-    assert seen[-1] == ("ready", False)
+    assert states[-1] == ("ready", False)
     resident.close()

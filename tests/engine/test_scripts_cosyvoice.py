@@ -19,15 +19,15 @@ ROW = {"variant", "users", "steps", "hop", "precision", "first_chunk_ms_p50", "f
 
 
 def run(script: str, *args: object, code: int = 0) -> str:
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, f"scripts/{script}.py", *map(str, args)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert told.returncode == code, told.stdout + told.stderr
-    return told.stdout + told.stderr
+    assert process.returncode == code, process.stdout + process.stderr
+    return process.stdout + process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_convert_then_prewarm_says_what_is_there_and_how_fast(root, tmp_path):
         and "flow.pt → kaikou-flow-fp32.safetensors" in out
     )
     assert "memory: weights" in out and "first chunk" in out and "100 %" not in out
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["first_chunk_ms"] > 0 and told["rtf"] > 0
+    report = json.loads((tmp_path / "told.json").read_text())
+    assert report["first_chunk_ms"] > 0 and report["rtf"] > 0
 
 
 def test_prewarm_of_nothing_names_the_reason(tmp_path):
@@ -97,21 +97,21 @@ def test_bench_speaks_through_the_stages_beside_the_published_schedule(tmp_path)
         "--json",
         tmp_path / "told.json",
     )
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert [(r["precision"], r["variant"]) for r in told["rows"]] == [
+    report = json.loads((tmp_path / "told.json").read_text())
+    assert [(r["precision"], r["variant"]) for r in report["rows"]] == [
         ("fp32", "recompute"),
         ("fp32", "stages"),
         ("bf16", "recompute"),
         ("bf16", "stages"),
     ]
-    for theirs, ours in (told["rows"][:2], told["rows"][2:]):
+    for theirs, ours in (report["rows"][:2], report["rows"][2:]):
         assert ours.keys() >= ROW and theirs.keys() >= ROW and not ours["failures"]
         assert ours["estimator_frames_per_frame"] == 1.0
         assert theirs["estimator_frames_per_frame"] == 2 * (
             (125 + 25) + (125 + 75) + (125 + 150)
         ) / (2 * 150), "the published schedule: hops of 25 and 50, then the rest"
         assert ours["audio_s_per_s"] > 0 and ours["peak_rss_mb"] > 0
-    assert [(r["precision"], r["baseline"]) for r in told["ratios"]] == [
+    assert [(r["precision"], r["baseline"]) for r in report["ratios"]] == [
         ("fp32", "fp32"),
         ("bf16", "fp32"),
     ]
@@ -218,8 +218,8 @@ def test_bench_needs_torch_and_numpy_only():
         " '--seconds', '2', '--times', '1', '--threads',"
         " '1']\nrunpy.run_path('scripts/bench_engine.py', run_name='__main__')\n"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
-    assert told.returncode == 0, told.stderr[-2000:]
-    assert "not here and not needed: onnxruntime, safetensors, tokenizers, yaml" in told.stdout
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert "not here and not needed: onnxruntime, safetensors, tokenizers, yaml" in process.stdout

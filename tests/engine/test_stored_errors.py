@@ -77,44 +77,44 @@ def test_an_engine_that_could_not_start_tells_everybody_anew():
 
 
 def test_the_reason_why_an_engine_failed_does_not_keep_the_engine():
-    made = []
+    refs = []
 
     class Refusing(FakeEngine):
         kind = "big"
 
         def start(self):
-            made.append(weakref.ref(self))
+            refs.append(weakref.ref(self))
             raise NotReady(Message("No weights.", "没有权重。"))
 
     resident = EngineManager()
     resident.start(Refusing).join(10)
     gc.collect()
-    assert resident.failure() is not None and made[0]() is None
+    assert resident.failure() is not None and refs[0]() is None
     resident.close()
 
 
 @pytest.mark.parametrize("way", ["stream", "prepare"])
 def test_stages_that_have_stopped_tell_everybody_anew(floor, prompt, way):
-    told = floor()
-    told.stages.close(EngineFault(Message("It stopped.", "停了。"), code="engine_broken"))
-    voice = CachedPrompt(told.model, prompt)
+    rig = floor()
+    rig.stages.close(EngineFault(Message("It stopped.", "停了。"), code="engine_broken"))
+    voice = CachedPrompt(rig.model, prompt)
 
     def ask(load):
         if way == "stream":
-            next(say(told, voice, 1).chunks())
+            next(say(rig, voice, 1).chunks())
         else:
-            told.stages.prepare(voice)
+            rig.stages.prepare(voice)
 
     assert_fresh(ask, EngineFault)
 
 
 def test_streams_that_end_together_have_an_error_each(floor, prompt):
-    told = floor()
-    voice = CachedPrompt(told.model, prompt)
-    streams = [say(told, voice, seed, most=900).chunks() for seed in range(3)]
+    rig = floor()
+    voice = CachedPrompt(rig.model, prompt)
+    streams = [say(rig, voice, seed, most=900).chunks() for seed in range(3)]
     for stream in streams:
         next(stream)
-    told.stages.close(EngineFault(Message("It stopped.", "停了。"), code="engine_broken"))
+    rig.stages.close(EngineFault(Message("It stopped.", "停了。"), code="engine_broken"))
     errors = []
     for stream in streams:
         with pytest.raises(EngineFault) as error:

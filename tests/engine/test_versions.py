@@ -52,8 +52,8 @@ def test_a_version_names_precision_and_device_and_prompts_keep_theirs(
     prompts = [engine.encode(*reference) for engine in pair]
     assert {prompt.version for prompt in prompts} == {exact.prompt_version}
     assert prompts[0] == prompts[1], "what listens computes alike whatever speaks"
-    said = [whole(engine.stream(ask(), prompts[0])) for engine in pair]
-    assert not np.array_equal(*said) if len(said[0]) == len(said[1]) else True
+    sounds = [whole(engine.stream(ask(), prompts[0])) for engine in pair]
+    assert not np.array_equal(*sounds) if len(sounds[0]) == len(sounds[1]) else True
     presets = [engine.preset(exact.presets[0]).version for engine in pair if exact.presets]
     assert set(presets) <= {exact.prompt_version}
 

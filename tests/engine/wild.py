@@ -55,8 +55,8 @@ def unstarted(trouble: str, marks: Path | None, patience: Timeouts = QUICK):
 
 @pytest.fixture
 def engine():
-    with hosted() as made:
-        yield made
+    with hosted() as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -97,11 +97,11 @@ def is_alive(pid: int) -> bool:
 
 def group(pid: int) -> list[int]:
     """Living processes of a process group."""
-    told = subprocess.run(
+    ps_output = subprocess.run(
         ["ps", "-eo", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
     ).stdout
     return [
         int(p)
-        for p, g, s in (line.split()[:3] for line in told.splitlines())
+        for p, g, s in (line.split()[:3] for line in ps_output.splitlines())
         if int(g) == pid and not s.startswith("Z")
     ]

@@ -60,7 +60,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path):
         return path
 
     safe, half, unnamed = there("safe.wav"), there("half"), there("unnamed.wav")
-    told = [
+    journal = [
         ["put", str(tmp_path / "d1")],
         ["sync", str(tmp_path / "d1")],
         ["move", str(tmp_path / "d1"), str(safe)],
@@ -70,7 +70,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path):
         ["sync", str(tmp_path / "d2")],
         ["move", str(tmp_path / "d2"), str(unnamed)],
     ]
-    assert cut_power(told) == 2
+    assert cut_power(journal) == 2
     assert (
         safe.stat().st_size == 100
         and half.stat().st_size == 50

@@ -22,8 +22,8 @@ from tests.serve import running
 @pytest.fixture(scope="module")
 def strict():
     """Bodies must be there within a second; open, and its log is its own."""
-    with running(env={"KAIKOU_BODY_S": "1", "KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
-        yield told
+    with running(env={"KAIKOU_BODY_S": "1", "KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio:
+        yield studio
 
 
 def raw(studio, data: bytes, *more: bytes, pause_s: float = 0.0, limit_s: float = 15.0) -> bytes:
@@ -264,7 +264,7 @@ def test_the_request_id_goes_in_comes_out_and_stands_in_the_log(strict):
             own + "-b",
             own + "-c",
         ] and (good.status_code, bad.status_code, door.status_code) == (200, 422, 403)
-        made = [
+        request_ids = [
             http.get("/v1/models", headers=h).headers["x-request-id"]
             for h in (
                 {},
@@ -274,9 +274,10 @@ def test_the_request_id_goes_in_comes_out_and_stands_in_the_log(strict):
                 {"X-Request-Id": "a;b=c"},
             )
         ]
-        assert all(re.fullmatch(r"req-[0-9a-f]{16}", i) for i in made) and len(set(made)) == 5, (
-            "what could forge a line of the log is not taken over"
-        )
+        assert (
+            all(re.fullmatch(r"req-[0-9a-f]{16}", i) for i in request_ids)
+            and len(set(request_ids)) == 5
+        ), "what could forge a line of the log is not taken over"
         job = good.headers["x-job-id"]
 
         def lines() -> list[str]:
@@ -427,12 +428,12 @@ def test_no_word_name_or_key_reaches_the_log(strict):
         one.say({"input": s["text"], "voice": s["bad"]})
         one.send(op=s["bad"])
         one.close()
-        made = http.post("/v1/keys", json={"name": s["name"], "scopes": ["speak"]}).json()
+        new_key = http.post("/v1/keys", json={"name": s["name"], "scopes": ["speak"]}).json()
         (
-            http.get("/v1/models", headers={"Authorization": f"Bearer {made['key']}"}),
+            http.get("/v1/models", headers={"Authorization": f"Bearer {new_key['key']}"}),
             http.get("/v1/models", headers={"Authorization": f"Bearer {s['key']}"}),
         )
-        http.delete(f"/v1/keys/{made['id']}")
+        http.delete(f"/v1/keys/{new_key['id']}")
         assert idle(settle(strict, idle))
         visit = http.cookies["kk_visit"]
     log = strict.log.read_text("utf-8")
@@ -441,7 +442,7 @@ def test_no_word_name_or_key_reaches_the_log(strict):
         what: next(x for x in log.splitlines() if word in x)
         for what, word in {
             **s,
-            "made": made["key"],
+            "made": new_key["key"],
             "voice": voice,
             "link": demo["path"],
             "visit": visit,

@@ -90,5 +90,5 @@ def test_a_page_of_another_port_cannot_make_the_studio_speak(studio):
         page.wait_for_selector("html[data-kk=ready]", timeout=60000)
         context.close()
     assert studio.state()["opened"] == before, "the studio spoke for another program's page"
-    told = studio.client().get("/" + WAYS[0])
-    assert told.status_code == 200 and studio.state()["opened"] == before + 1, "a program may"
+    answer = studio.client().get("/" + WAYS[0])
+    assert answer.status_code == 200 and studio.state()["opened"] == before + 1, "a program may"

@@ -117,14 +117,14 @@ def test_no_event_of_the_page_takes_a_path_that_was_not_uploaded(
             "../../etc/passwd",
             "",
         ]
-        asked = [
+        calls = [
             (event["id"], payload)
             for event in events_of(visitor)
             for path in paths
             for payload in payloads(path)[: None if path == str(secret) else 1]
         ]
-        assert len({fn for fn, _ in asked}) > 15, "the page has more events than that"
-        for fn_index, payload in asked:
+        assert len({fn for fn, _ in calls}) > 15, "the page has more events than that"
+        for fn_index, payload in calls:
             answer = join(visitor, fn_index, **payload)
             assert answer.status_code == 403, (fn_index, payload, answer.text)
             assert error(answer)["code"] == "foreign_file"
@@ -153,8 +153,8 @@ def test_an_upload_is_its_visitors_alone_and_lies_nowhere(open_studio, visitor):
     assert not Path(path).exists() and not Path(path).parent.parent.exists()
     address = f"/gradio_api/file={path}"
     assert visitor.get(address).status_code == 404, "nobody is given it back"
-    [again] = upload(visitor, data).json()
-    assert again != path, "the same bytes of two visitors never share a name"
+    [second_path] = upload(visitor, data).json()
+    assert second_path != path, "the same bytes of two visitors never share a name"
     with open_studio.client() as other:
         other.post("/tts/session")
         for event in events_of(other):
@@ -201,8 +201,8 @@ def test_the_raw_upload_is_gone_when_its_draft_is_there(visitor):
     [path] = upload(visitor, data).json()
     draft = made_draft(visitor, path)
     assert draft["id"].startswith("draft-")
-    heard = visitor.get(f"/tts/draft/{draft['id']}/audio?clean=0")
-    assert heard.status_code == 200 and heard.content[:4] == b"RIFF"
+    response = visitor.get(f"/tts/draft/{draft['id']}/audio?clean=0")
+    assert response.status_code == 200 and response.content[:4] == b"RIFF"
     assert made_draft(visitor, path)["id"] == draft["id"], "asked again, it is decoded once"
 
 
@@ -304,8 +304,8 @@ def test_uploads_that_nobody_reads_are_few_and_do_not_push_out_those_of_others()
     theirs = uploads.add("b/1", "a.wav", b"theirs")
     mine = [uploads.add("a/1", f"{n}.wav", b"mine") for n in range(3 * MAX_RAW_EACH)]
     assert uploads.get("b/1", theirs).data == b"theirs"
-    held = [path for path in mine if held_by(uploads, "a/1", path)]
-    assert held == mine[-MAX_RAW_EACH:]
+    present_paths = [path for path in mine if held_by(uploads, "a/1", path)]
+    assert present_paths == mine[-MAX_RAW_EACH:]
     large = bytes(MAX_RAW_BYTES // 3)
     for n in range(2):
         uploads.add(f"c{n}/1", "a.wav", large)
@@ -331,8 +331,8 @@ def planted(tmp_path: Path, monkeypatch, is_guarded: bool):
     """
     build, pages = ui.build, []
 
-    def with_event(*given):
-        blocks, *others = build(*given)
+    def with_event(*args):
+        blocks, *others = build(*args)
         pages.append(blocks)
         with blocks:
             file, out, button = gr.Audio(type="filepath"), gr.Textbox(), gr.Button()
@@ -371,8 +371,8 @@ def leak(http: httpx.Client, secret: Path) -> list[int]:
         data = [file_data(str(secret)), *[None] * (len(event["inputs"]) - 1)]
         answer = join(http, event["id"], data[: len(event["inputs"])], session_hash=session)
         if answer.status_code == 200 and event["inputs"]:
-            said = json.dumps(result(http, session))
-            if secret.read_bytes()[:16].hex() in said or "draft-" in said:
+            text = json.dumps(result(http, session))
+            if secret.read_bytes()[:16].hex() in text or "draft-" in text:
                 leaking.append(event["id"])
     return leaking
 

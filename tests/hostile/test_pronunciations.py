@@ -39,16 +39,18 @@ REFUSED = [
 
 def speaks(lone, http, written: str = "Still here.") -> list[str]:
     one = Socket(lone, http)
-    told = one.say({"input": written, "mode": "instruct", "instructions": "seconds=0.05"})
+    reply = one.say({"input": written, "mode": "instruct", "instructions": "seconds=0.05"})
     one.close()
-    return told.of("begin")[0]["sentences"]
+    return reply.of("begin")[0]["sentences"]
 
 
 def test_what_can_be_a_term_is_kept_to_the_letter(lone, http):
     for n, term in enumerate(KEPT):
         assert http.put(PATH, json={"term": term, "reading": f"word {n}"}).status_code == 200, term
-    held = {e["term"]: e["reading"] for e in http.get(PATH).json()["data"]}
-    assert len(held) == len(KEPT) and set(held.values()) == {f"word {n}" for n in range(len(KEPT))}
+    readings = {e["term"]: e["reading"] for e in http.get(PATH).json()["data"]}
+    assert len(readings) == len(KEPT) and set(readings.values()) == {
+        f"word {n}" for n in range(len(KEPT))
+    }
     assert speaks(lone, http) == ["Still here."]
     assert speaks(lone, http, "Now (.*)+$ and 😀 or '; DROP TABLE pronunciations; -- done")[
         0
@@ -59,7 +61,7 @@ def test_what_can_be_a_term_is_kept_to_the_letter(lone, http):
             "added": 0,
             "changed": 0,
         }, "out and in again is the same"
-    for term in held:
+    for term in readings:
         assert http.delete(PATH, params={"term": term}).status_code == 204, term
     assert http.get(PATH).json()["data"] == []
 
@@ -130,7 +132,7 @@ def test_a_language_that_is_none(http, language):
 def test_a_dictionary_that_swells_a_text_is_refused_in_words(lone, http):
     http.put(PATH, json={"term": "啊", "reading": "长" * 160})
     one = Socket(lone, http, locale="zh")
-    told = one.say({"input": "啊" * 4096}).of("error")[0]
+    refusal = one.say({"input": "啊" * 4096}).of("error")[0]
     one.close()
-    assert told["code"] == "too_long_text" and "词典" in told["text"]
+    assert refusal["code"] == "too_long_text" and "词典" in refusal["text"]
     assert speaks(lone, http) == ["Still here."]

@@ -46,14 +46,14 @@ def logged_in(studio) -> httpx.Client:
 class Right:
     """One that lets somebody in: how they ask, and how it is taken away."""
 
-    def __init__(self, kind: str, house):
-        self.studio, self.keeper, voice = house
+    def __init__(self, kind: str, setup):
+        self.studio, self.keeper, voice = setup
         self.kind, self.below, self.http = kind, "", self.studio.client()
         self.code = {"key": "invalid_api_key", "login": "login_needed", "link": "demo_ended"}[kind]
         self.said = dict(SAID)
         if kind == "key":
-            made = make(self.keeper, "speak", "jobs")
-            self.headers, self.id = bearer(made["key"]), made["id"]
+            new_key = make(self.keeper, "speak", "jobs")
+            self.headers, self.id = bearer(new_key["key"]), new_key["id"]
             self.http.headers.update(self.headers)
         elif kind == "login":
             self.http = logged_in(self.studio)
@@ -89,9 +89,9 @@ def test_the_pages_socket_hears_no_more(right):
     seq = one.start(right.said)
     one.hear(seq, until=("begin",))
     right.end()
-    heard = one.hear(seq)
-    assert heard.of("error")[0]["code"] == right.code
-    assert len(heard.pcm) < 30 * 48000 and idle(settle(right.studio, idle))
+    reply = one.hear(seq)
+    assert reply.of("error")[0]["code"] == right.code
+    assert len(reply.pcm) < 30 * 48000 and idle(settle(right.studio, idle))
     for message in ({"op": "ping"}, {"op": "credit", "seq": seq, "upto": 1 << 41}):
         one.send(**message)
         assert one.recv()["code"] == right.code, "each message is asked about"
@@ -110,10 +110,10 @@ def test_what_was_made_before_is_not_sent_afterwards(right):
         got += (len(message) - 16) // 2 if isinstance(message, bytes) else 0
     right.end()
     one.send(op="credit", seq=seq, upto=1 << 40)
-    heard = one.hear(seq)
-    assert heard.of("error")[0]["code"] == right.code and not heard.pcm
-    again = one.hear(one.start({}, job=begin["job"], **{"from": 4800}))
-    assert again.of("error")[0]["code"] == right.code and not again.pcm
+    reply = one.hear(seq)
+    assert reply.of("error")[0]["code"] == right.code and not reply.pcm
+    retry = one.hear(one.start({}, job=begin["job"], **{"from": 4800}))
+    assert retry.of("error")[0]["code"] == right.code and not retry.pcm
     one.close()
 
 
@@ -177,14 +177,14 @@ def test_the_lines_of_a_batch_of_a_key_stop_with_it(house):
         right.end()
         answer.read()
     jobs = JobStore(right.studio.data_dir)
-    found = until(
+    job_by_id = until(
         lambda: {job.id: job for job in jobs.list(right.id, 9)},
-        lambda told: not any(job.lines.get("running") for job in told.values()),
+        lambda job_by_id: not any(job.lines.get("running") for job in job_by_id.values()),
     )
     jobs.close()
-    assert len(found) == 2 and waiting in found
-    assert {job.state for job in found.values()} == {"cancelled"}
-    assert {state for job in found.values() for state in job.lines} == {"cancelled"}
+    assert len(job_by_id) == 2 and waiting in job_by_id
+    assert {job.state for job in job_by_id.values()} == {"cancelled"}
+    assert {state for job in job_by_id.values() for state in job.lines} == {"cancelled"}
 
 
 # ---- keys that another process revokes -----------------------------------------------------------
@@ -247,15 +247,15 @@ def test_what_ended_stays_so_after_a_restart(tmp_path):
     assert script(tmp_path, "revoke", key["id"]).returncode == 0
     with running("--auth", "bob:secret", data_dir=tmp_path) as studio:
         jobs = JobStore(tmp_path)
-        found = until(
+        job_row = until(
             lambda: jobs.get(key["id"], job.json()["id"]),
             lambda j: j.state == "cancelled" and not j.lines.get("running"),
         )
         jobs.close()
-        assert found.state == "cancelled" and set(found.lines) == {"cancelled"}
+        assert job_row.state == "cancelled" and set(job_row.lines) == {"cancelled"}
         assert idle(settle(studio, idle))
-        told = [studio.client(cookies=c).get("/v1/models").status_code for c in cookies]
-        assert told == [401, 200]
+        statuses = [studio.client(cookies=c).get("/v1/models").status_code for c in cookies]
+        assert statuses == [401, 200]
 
 
 # ---- links that expire ---------------------------------------------------------------------------
@@ -280,8 +280,8 @@ def test_a_link_that_expires_ends_what_it_speaks(house):
             return n
 
         coming = pool.submit(listen)
-        heard = one.hear(seq, timeout=30)
-        assert heard.of("error")[0]["code"] == "demo_expired" and len(heard.pcm) < 60 * 48000
+        reply = one.hear(seq, timeout=30)
+        assert reply.of("error")[0]["code"] == "demo_expired" and len(reply.pcm) < 60 * 48000
         assert 0 < coming.result(30) < 60 * 48000
         one.close()
     assert idle(settle(studio, idle))
@@ -301,8 +301,8 @@ def test_a_login_ends_where_it_is_ended_and_others_go_on(house):
     one, two = logged_in(studio), logged_in(studio)
     stolen = dict(one.cookies)
     assert one.post("/tts/session").json()["can_log_out"] is True
-    gone = one.post("/logout")
-    assert gone.status_code == 204 and "Max-Age=0" in gone.headers["set-cookie"]
+    answer = one.post("/logout")
+    assert answer.status_code == 204 and "Max-Age=0" in answer.headers["set-cookie"]
     assert one.get("/v1/models").status_code == 401
     with studio.client(cookies=stolen) as thief:
         assert thief.get("/v1/models").status_code == 401, "the cookie is worth nothing any more"

@@ -120,12 +120,12 @@ def test_a_reader_of_1_kb_a_second_holds_only_itself_back(studio):
         one = Socket(studio)
         assert one.say(TEXT).of("end")
         one.close()
-        made = [
+        n_streams = [
             float(line.split()[1])
             for line in studio.client().get("/metrics").text.splitlines()
             if line.startswith("cv_streams_open ")
         ]
-        assert made == [1.0]
+        assert n_streams == [1.0]
     assert idle(settle(studio, idle))
 
 
@@ -143,9 +143,9 @@ def test_a_websocket_that_does_not_read_is_held_by_its_credit(studio):
 def test_a_full_disk_fails_the_saving_not_the_speaking():
     with running(max_file_kb=96) as full:
         one = Socket(full, locale="zh")
-        heard = one.say({**TEXT, "instructions": "seconds=6"})
-        end = heard.of("end")[0]
-        assert len(heard.pcm) == end["samples"] * 2 == 6 * 48000, "every sample was heard"
+        reply = one.say({**TEXT, "instructions": "seconds=6"})
+        end = reply.of("end")[0]
+        assert len(reply.pcm) == end["samples"] * 2 == 6 * 48000, "every sample was heard"
         assert end["url"] is None and end["code"] == "storage" and "磁盘" in end["text"]
         short = one.say({**TEXT, "instructions": "seconds=0.5"}).of("end")[0]
         assert short["url"] and one.http.get(short["url"]).status_code == 200
@@ -156,8 +156,8 @@ def test_a_full_disk_fails_the_saving_not_the_speaking():
         assert [
             v for v in one.http.get("/v1/audio/voices").json()["data"] if not v["starter"]
         ] == []
-        left = [p.name for p in full.data_dir.rglob(".*")]
-        assert left == [], "something half-written was left"
+        hidden_files = [p.name for p in full.data_dir.rglob(".*")]
+        assert hidden_files == [], "something half-written was left"
         one.close()
 
 

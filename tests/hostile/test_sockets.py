@@ -67,15 +67,15 @@ def opened(studio, path: str = PATH, **headers):
 
 def n_opened(studio, stack: ExitStack, n: int, headers) -> int:
     """How many of `n` sockets are let in; they stay open with the stack."""
-    told = 0
+    count = 0
     for i in range(n):
         try:
             stack.enter_context(closing(opened(studio, **headers(i))))
         except InvalidStatus as refused:
             assert refused.response.status_code == 403
         else:
-            told += 1
-    return told
+            count += 1
+    return count
 
 
 # ---- too many ------------------------------------------------------------------------------------
@@ -141,22 +141,22 @@ def test_a_stream_that_waits_for_credit_is_ended(strict):
 def test_a_text_that_is_heard_without_credit_is_ended_however_much_is_said(strict):
     one = Typist(strict)
     one.start(input="Hello there. ", credit=2400, mode="instruct", instructions="seconds=60")
-    told = {}
-    while told.get("type") != "speech.failed":
+    message = {}
+    while message.get("type") != "speech.failed":
         one.send(type="credit", upto=1)  # a word that is no credit
         try:
             got = one.recv(0.1)
         except TimeoutError:
             continue
-        told = got if isinstance(got, dict) else {}
-    assert told["error"]["code"] == "idle" and idle(settle(strict, idle))
+        message = got if isinstance(got, dict) else {}
+    assert message["error"]["code"] == "idle" and idle(settle(strict, idle))
     one.close()
 
 
 def test_a_stream_that_is_made_slowly_is_not_silent(strict):
     one = Socket(strict)
-    heard = one.say({**TEXT, "instructions": "seconds=2 first=2 rtf=1"})
-    assert heard.of("end") and len(heard.pcm) == 96000
+    reply = one.say({**TEXT, "instructions": "seconds=2 first=2 rtf=1"})
+    assert reply.of("end") and len(reply.pcm) == 96000
     one.close()
 
 
@@ -225,8 +225,8 @@ def test_a_reader_that_takes_nothing_is_ended(strict, way):
             )
             assert s.recv(4096).startswith(b"HTTP/1.1 101")
             start = {"op": "start", "seq": 1, "credit": 1 << 40, "params": loud}
-            for told in ({"op": "hello", "v": 1, "token": token}, start):
-                data = json.dumps(told).encode()
+            for message in ({"op": "hello", "v": 1, "token": token}, start):
+                data = json.dumps(message).encode()
                 s.sendall(b"\x81\xfe" + len(data).to_bytes(2, "big") + b"\0\0\0\0" + data)
         settle(strict, lambda s: s["open"])
         assert idle(settle(strict, idle, 20)), "it is still made for somebody who does not listen"

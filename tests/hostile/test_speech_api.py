@@ -132,7 +132,7 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
     """Clips come and go, and a new one may lie where an old one lay; what was cleaned of that is
     not the new one's.
     """
-    kept, levels = (
+    draft_store, levels = (
         drafts.Drafts(None, lambda voice, clip: None, 1),
         [n / 1000 for n in range(1, 60)],
     )
@@ -149,35 +149,44 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
     monkeypatch.setattr(
         drafts.audio, "denoise", lambda clip, amount, **how: replace(clip, samples=clip.samples / 2)
     )
-    heard = []
+    peaks = []
     for level in levels:
-        one = kept.make("local/visit", str(level).encode())
-        heard.append(
-            round(int.from_bytes(kept.audio("local/visit", one.id, 0.6)[-2:], "little") / 32768, 3)
+        one = draft_store.make("local/visit", str(level).encode())
+        peaks.append(
+            round(
+                int.from_bytes(draft_store.audio("local/visit", one.id, 0.6)[-2:], "little")
+                / 32768,
+                3,
+            )
         )
         del one
         gc.collect()
-    assert heard == pytest.approx([level / 2 for level in levels], abs=1e-3)
+    assert peaks == pytest.approx([level / 2 for level in levels], abs=1e-3)
 
 
 def test_references_by_the_dozen_stay_within_their_room(monkeypatch):
     """What is kept of a recording is the part in use, and only of the last ones; a clip that a
     visitor recorded stays whatever programs send.
     """
-    kept = drafts.Drafts(None, lambda voice, clip: None, 32 << 20)
+    draft_store = drafts.Drafts(None, lambda voice, clip: None, 32 << 20)
     monkeypatch.setattr(drafts, "ONCE_BYTES", 700 << 10)
-    own = kept.make("local/visit", clip(5))
-    once = [kept.once("local/api", clip(34 if n == 4 else 3, seed=n)) for n in range(5)]
+    own = draft_store.make("local/visit", clip(5))
+    references = [
+        draft_store.once("local/api", clip(34 if n == 4 else 3, seed=n)) for n in range(5)
+    ]
     monkeypatch.setattr(
         drafts.audio, "decode", lambda data: pytest.fail("the same bytes were read again")
     )
-    assert kept.once("local/api", clip(34, seed=4)) is once[-1]
-    assert all(d.duration_s <= 10.1 for d in once)
-    assert kept.get("local/visit", own.id) is own and kept.get("local/api", once[-1].id) is once[-1]
-    left = sum(d.clip.samples.nbytes for d in kept._drafts.values() if d.is_once)
-    assert 0 < left <= 700 << 10
+    assert draft_store.once("local/api", clip(34, seed=4)) is references[-1]
+    assert all(d.duration_s <= 10.1 for d in references)
+    assert (
+        draft_store.get("local/visit", own.id) is own
+        and draft_store.get("local/api", references[-1].id) is references[-1]
+    )
+    n_bytes = sum(d.clip.samples.nbytes for d in draft_store._drafts.values() if d.is_once)
+    assert 0 < n_bytes <= 700 << 10
     with pytest.raises(NotFound):
-        kept.get("local/api", once[0].id)
+        draft_store.get("local/api", references[0].id)
 
 
 @pytest.mark.parametrize(
@@ -332,13 +341,13 @@ def test_other_peoples_things_are_as_unknown(anna, ben):
 )
 def test_a_bad_consent_leaves_nothing(two, anna, fields, status, code):
     before = len(list(two.data_dir.glob("consents/*")))
-    told = {
+    form = {
         "name": "Anna",
         "language": "en",
         **{k: v for k, v in fields.items() if k != "recording"},
     }
     answer = anna.post(
-        "/v1/audio/voice_consents", files={"recording": fields.get("recording", clip(2))}, data=told
+        "/v1/audio/voice_consents", files={"recording": fields.get("recording", clip(2))}, data=form
     )
     assert (answer.status_code, error(answer)["code"]) == (status, code) and error(answer)[
         "param"

@@ -32,10 +32,10 @@ MB, MINUTE = 1 << 20, 58 * 48_000  # samples: 10.6 MB
 @pytest.fixture
 def decoded(monkeypatch):
     """Uploads are a number of samples, written as digits."""
-    made = weakref.WeakSet()
+    clips = weakref.WeakSet()
 
     def decode(data):
-        made.add(sound := drafts.Clip(np.zeros(int(data), np.float32), 48_000))
+        clips.add(sound := drafts.Clip(np.zeros(int(data), np.float32), 48_000))
         return sound
 
     window = SimpleNamespace(start_s=0.0, end_s=1.0)
@@ -45,7 +45,7 @@ def decoded(monkeypatch):
     monkeypatch.setattr(
         drafts.audio, "denoise", lambda clip, amount, **_: clip.with_samples(clip.samples.copy())
     )
-    return made
+    return clips
 
 
 def new_drafts(total_mb: int = 96, each_mb: int = 32) -> Drafts:
@@ -54,97 +54,109 @@ def new_drafts(total_mb: int = 96, each_mb: int = 32) -> Drafts:
     )
 
 
-def upload(kept: Drafts, owner: str, n_samples: int = MINUTE):
-    return kept.make(owner, str(n_samples).encode())
+def upload(draft_store: Drafts, owner: str, n_samples: int = MINUTE):
+    return draft_store.make(owner, str(n_samples).encode())
 
 
-def held_bytes(kept: Drafts, owner: str = "") -> int:
+def held_bytes(draft_store: Drafts, owner: str = "") -> int:
     """Of all sound that is reachable from there, counted by itself."""
-    mine = [d.clip for d in kept._drafts.values() if d.owner.startswith(owner)]
+    mine = [d.clip for d in draft_store._drafts.values() if d.owner.startswith(owner)]
     ids = {id(c) for c in mine}
-    cleaned = [c for of, c in kept._cleaned.values() if not owner or id(of) in ids]
+    cleaned = [c for of, c in draft_store._cleaned.values() if not owner or id(of) in ids]
     return sum({id(c): c.samples.nbytes for c in [*mine, *cleaned]}.values())
 
 
-def is_there(kept: Drafts, draft) -> bool:
-    return draft.id in kept._drafts
+def is_there(draft_store: Drafts, draft) -> bool:
+    return draft.id in draft_store._drafts
 
 
 def test_many_uploads_of_one_visitor_cost_another_nothing(decoded):
-    kept = new_drafts()
-    untouched = upload(kept, OTHER)
-    mine = [upload(kept, ME) for _ in range(34)]
-    assert is_there(kept, untouched)
-    assert [is_there(kept, d) for d in mine] == [False] * 31 + [True] * 3, "the oldest of their own"
-    assert held_bytes(kept, ME) <= 32 * MB and held_bytes(kept) <= 96 * MB
+    draft_store = new_drafts()
+    untouched = upload(draft_store, OTHER)
+    mine = [upload(draft_store, ME) for _ in range(34)]
+    assert is_there(draft_store, untouched)
+    assert [is_there(draft_store, d) for d in mine] == [False] * 31 + [True] * 3, (
+        "the oldest of their own"
+    )
+    assert held_bytes(draft_store, ME) <= 32 * MB and held_bytes(draft_store) <= 96 * MB
 
 
 def test_when_all_is_full_it_is_one_of_who_has_most(decoded):
-    kept = new_drafts(total_mb=60, each_mb=32)
-    first = [upload(kept, f"local/{n}") for n in range(2)]
-    many = [upload(kept, ME, MINUTE // 4) for _ in range(10)]
-    assert all(is_there(kept, d) for d in first + many)
-    newcomers = [upload(kept, f"local/new{n}") for n in range(3)]
-    assert all(is_there(kept, d) for d in first + newcomers), "nobody's only clip"
-    assert [is_there(kept, d) for d in many].index(True) >= 5 and is_there(kept, many[-1])
-    assert held_bytes(kept) <= 60 * MB
+    draft_store = new_drafts(total_mb=60, each_mb=32)
+    first = [upload(draft_store, f"local/{n}") for n in range(2)]
+    many = [upload(draft_store, ME, MINUTE // 4) for _ in range(10)]
+    assert all(is_there(draft_store, d) for d in first + many)
+    newcomers = [upload(draft_store, f"local/new{n}") for n in range(3)]
+    assert all(is_there(draft_store, d) for d in first + newcomers), "nobody's only clip"
+    assert [is_there(draft_store, d) for d in many].index(True) >= 5 and is_there(
+        draft_store, many[-1]
+    )
+    assert held_bytes(draft_store) <= 60 * MB
 
 
 def test_new_visits_without_end_stay_within_the_room_for_all(decoded):
-    kept, refs = new_drafts(), []
-    used = upload(kept, OTHER)
+    draft_store, refs = new_drafts(), []
+    used = upload(draft_store, OTHER)
     for n in range(80):
-        refs.append(upload(kept, f"local/{n}"))
-        kept.get(OTHER, used.id)
-    assert held_bytes(kept) <= 96 * MB and is_there(kept, used), "what is in use goes last"
+        refs.append(upload(draft_store, f"local/{n}"))
+        draft_store.get(OTHER, used.id)
+    assert held_bytes(draft_store) <= 96 * MB and is_there(draft_store, used), (
+        "what is in use goes last"
+    )
     del refs
     gc.collect()
     assert sum(c.samples.nbytes for c in decoded) <= 96 * MB, "nothing else holds them"
 
 
 def test_what_was_cleaned_counts_and_goes_first(decoded):
-    kept = new_drafts()
-    one, two = upload(kept, ME), upload(kept, ME)
+    draft_store = new_drafts()
+    one, two = upload(draft_store, ME), upload(draft_store, ME)
     for n in range(1, 20):
-        kept.audio(ME, two.id, n / 20)
-        assert held_bytes(kept, ME) <= 32 * MB
-    assert is_there(kept, one) and is_there(kept, two) and len(kept._cleaned) == 1
-    other = upload(kept, OTHER)
-    kept.change(OTHER, other.id, clean=0.5)
-    assert held_bytes(kept) <= 96 * MB and is_there(kept, one) and is_there(kept, two)
+        draft_store.audio(ME, two.id, n / 20)
+        assert held_bytes(draft_store, ME) <= 32 * MB
+    assert (
+        is_there(draft_store, one) and is_there(draft_store, two) and len(draft_store._cleaned) == 1
+    )
+    other = upload(draft_store, OTHER)
+    draft_store.change(OTHER, other.id, clean=0.5)
+    assert (
+        held_bytes(draft_store) <= 96 * MB
+        and is_there(draft_store, one)
+        and is_there(draft_store, two)
+    )
 
 
 def test_windows_of_one_clip_take_no_room_but_are_bounded(decoded, monkeypatch):
-    kept = new_drafts()
-    first = upload(kept, ME)
-    last = [kept.change(ME, first.id, window=(0.0, 1.0 + n / 100)) for n in range(63)]
-    assert is_there(kept, first) and held_bytes(kept) <= 11 * MB
-    last.append(kept.change(ME, last[-1].id, window=(0.0, 5.0)))
-    assert len(kept._drafts) == 64 and is_there(kept, last[-1])
+    draft_store = new_drafts()
+    first = upload(draft_store, ME)
+    last = [draft_store.change(ME, first.id, window=(0.0, 1.0 + n / 100)) for n in range(63)]
+    assert is_there(draft_store, first) and held_bytes(draft_store) <= 11 * MB
+    last.append(draft_store.change(ME, last[-1].id, window=(0.0, 5.0)))
+    assert len(draft_store._drafts) == 64 and is_there(draft_store, last[-1])
 
 
 def test_references_of_one_program_do_not_push_anothers_out(decoded, monkeypatch):
     monkeypatch.setattr(drafts, "ONCE_BYTES", 4 * MB)
     monkeypatch.setattr(drafts, "ONCE_SHARE_BYTES", 2 * MB)
     monkeypatch.setattr(drafts.audio, "cut", lambda clip, start_s, end_s: clip)
-    kept = new_drafts()
-    theirs = kept.once(OTHER, str(MB // 8).encode())
+    draft_store = new_drafts()
+    theirs = draft_store.once(OTHER, str(MB // 8).encode())
     for n in range(40):
-        kept.once(ME, str(MB // 8 + n).encode())
-    assert is_there(kept, theirs) and held_bytes(kept, ME) <= 2 * MB
+        draft_store.once(ME, str(MB // 8 + n).encode())
+    assert is_there(draft_store, theirs) and held_bytes(draft_store, ME) <= 2 * MB
 
 
 def test_the_room_is_never_more_than_all_threads_together_may_take(decoded):
-    kept, start, most = new_drafts(total_mb=40, each_mb=24), threading.Barrier(8), []
+    draft_store, start, most = new_drafts(total_mb=40, each_mb=24), threading.Barrier(8), []
 
     def come(n):
         start.wait()
         for _ in range(12):
-            one = upload(kept, f"local/{n % 3}", MINUTE // 2)
+            one = upload(draft_store, f"local/{n % 3}", MINUTE // 2)
             with suppress(NotFound):
-                kept.audio(one.owner, one.id, 0.5)
-            with kept._lock:
-                most.append(held_bytes(kept))
+                draft_store.audio(one.owner, one.id, 0.5)
+            with draft_store._lock:
+                most.append(held_bytes(draft_store))
 
     threads = [threading.Thread(target=come, args=(n,)) for n in range(8)]
     [t.start() for t in threads], [t.join(60) for t in threads]
@@ -155,7 +167,7 @@ def test_the_room_is_never_more_than_all_threads_together_may_take(decoded):
 def test_few_are_read_at_once_and_what_waits_is_bounded(monkeypatch):
     monkeypatch.setattr(intake, "MAX_WAITING_BYTES", 30)
     gate, may, lock = Intake(1e9), threading.Event(), threading.Lock()
-    inside, most, told = 0, 0, []
+    inside, most, errors = 0, 0, []
     entered, refused = threading.Semaphore(0), threading.Semaphore(0)
 
     def come(n):
@@ -170,7 +182,7 @@ def test_few_are_read_at_once_and_what_waits_is_bounded(monkeypatch):
                 with lock:
                     inside -= 1
         except Busy as busy:
-            told.append(busy)
+            errors.append(busy)
             refused.release()
 
     threads = [threading.Thread(target=come, args=(n,)) for n in range(12)]
@@ -182,8 +194,12 @@ def test_few_are_read_at_once_and_what_waits_is_bounded(monkeypatch):
         assert refused.acquire(timeout=20)
     may.set()
     [t.join(20) for t in threads]
-    assert most == intake.MAX_AT_ONCE == 2 and len(told) == 7
-    assert {b.code for b in told} == {"too_many_uploads"} and told[0].retry_after_s and told[0].zh
+    assert most == intake.MAX_AT_ONCE == 2 and len(errors) == 7
+    assert (
+        {b.code for b in errors} == {"too_many_uploads"}
+        and errors[0].retry_after_s
+        and errors[0].zh
+    )
     with gate.admit(ME, 10**9):
         pass  # one alone is always let in
 
@@ -270,7 +286,7 @@ def test_the_rate_over_http():
             client.post("/tts/session")
         file = {"audio_sample": ("a.wav", sound)}
         consent = {"consent": "me", "name": "Lin"}
-        said = {"input": "Hi.", "voice": "alloy", "consent": True, "stream": False}
+        params = {"input": "Hi.", "voice": "alloy", "consent": True, "stream": False}
         assert http.post("/v1/audio/voices/inspect", files=file).status_code == 200
         answers = [
             http.post("/v1/audio/voices/inspect", files=file),
@@ -282,7 +298,7 @@ def test_the_rate_over_http():
             ),
             http.post(
                 "/v1/audio/speech",
-                json={**said, "ref_audio": base64.b64encode(sound).decode()},
+                json={**params, "ref_audio": base64.b64encode(sound).decode()},
             ),
             http.post(
                 "/inference_cross_lingual",

@@ -57,13 +57,13 @@ def engine():
 @pytest.fixture
 def studio(tmp_path, engine, monkeypatch):
     monkeypatch.setattr(worker, "REST_S", (0.01, 0.02))
-    made = Studio(
+    studio = Studio(
         Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=30))
     )
-    made.start(lambda: engine).join(20)
-    yield made
+    studio.start(lambda: engine).join(20)
+    yield studio
     engine.gate.set()
-    made.close()
+    studio.close()
 
 
 def until(studio, job, *states, owner: str = ME):

@@ -93,9 +93,9 @@ class Answer(BaseHTTPRequestHandler):
         data = server.content.get(name)
         target = server.second_redirect if url.path.startswith("/cdn/") else server.redirect
         is_moved = bool(target)
-        wanted = self.headers.get("Range")
+        range_header = self.headers.get("Range")
         if has_body and not (is_moved and data is not None):
-            server.asked.append((name or url.path, wanted))
+            server.asked.append((name or url.path, range_header))
         if server.status or data is None:
             self.send_error(server.status.pop(0) if server.status else 404)
             return None
@@ -106,8 +106,10 @@ class Answer(BaseHTTPRequestHandler):
             headers["Location"] = target.format(path=quote(name))
             return self.head(302, {**headers, "Content-Length": "0"})
         start = (
-            int(re.match(r"bytes=(\d+)-", wanted)[1])
-            if wanted and server.ranges and self.headers.get("If-Range", server.tag) == server.tag
+            int(re.match(r"bytes=(\d+)-", range_header)[1])
+            if range_header
+            and server.ranges
+            and self.headers.get("If-Range", server.tag) == server.tag
             else 0
         )
         if start and start >= len(data):

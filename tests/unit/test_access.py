@@ -35,14 +35,15 @@ def store(tmp_path):
 # ---- keys ----------------------------------------------------------------------------------------
 def test_a_key_is_random_and_only_its_hash_is_written(store, tmp_path):
     keys = Keys(store)
-    made = [keys.create(ME, "a", ["speak"]) for _ in range(50)]
-    assert len({secret for _, secret in made}) == 50 and all(
-        len(secret) == 46 for _, secret in made
+    new_keys = [keys.create(ME, "a", ["speak"]) for _ in range(50)]
+    assert len({secret for _, secret in new_keys}) == 50 and all(
+        len(secret) == 46 for _, secret in new_keys
     ), "256 bits in base 64, after kk_"
     data = b"".join(p.read_bytes() for p in tmp_path.iterdir())
-    assert not any(secret[3:].encode() in data for _, secret in made)
+    assert not any(secret[3:].encode() in data for _, secret in new_keys)
     assert (
-        all(keys.find(secret) == key for key, secret in made) and keys.find(made[0][1][:-1]) is None
+        all(keys.find(secret) == key for key, secret in new_keys)
+        and keys.find(new_keys[0][1][:-1]) is None
     )
 
 
@@ -57,11 +58,15 @@ def test_asking_makes_no_file_and_no_key_means_an_open_door(store, tmp_path):
 
 
 def test_what_another_process_makes_and_revokes_counts_at_once(store, tmp_path):
-    here, there = Keys(store), Keys(AccessStore(tmp_path))
-    key, secret = there.create(ME, "a")
-    assert here.find(secret) == key and here.auth_required()
-    there.revoke(ME, key.id)
-    assert here.find(secret) is None and here.by_id(key.id) is None and not here.auth_required()
+    local_keys, other_keys = Keys(store), Keys(AccessStore(tmp_path))
+    key, secret = other_keys.create(ME, "a")
+    assert local_keys.find(secret) == key and local_keys.auth_required()
+    other_keys.revoke(ME, key.id)
+    assert (
+        local_keys.find(secret) is None
+        and local_keys.by_id(key.id) is None
+        and not local_keys.auth_required()
+    )
 
 
 def test_only_who_made_a_key_can_revoke_it(store):
@@ -100,10 +105,10 @@ def test_a_damaged_file_of_keys_does_not_open_the_door(store, tmp_path):
     path.write_bytes(b"not a database " * 1000)
     keys = Keys(AccessStore(tmp_path))
     assert keys.auth_required() and keys.find(secret) is None
-    again = Keys(AccessStore(tmp_path))
-    assert again.auth_required(), "after a restart neither"
-    _, new = again.create(ME, "b")
-    assert again.find(new) and [
+    reloaded_keys = Keys(AccessStore(tmp_path))
+    assert reloaded_keys.auth_required(), "after a restart neither"
+    _, new = reloaded_keys.create(ME, "b")
+    assert reloaded_keys.find(new) and [
         p for p in tmp_path.iterdir() if p.name.startswith("access.damaged-")
     ], "nothing of it is deleted"
 
@@ -122,11 +127,11 @@ def test_a_rate_is_a_bucket_of_its_own(store):
 def test_keys_of_an_account_are_bounded(store, monkeypatch):
     monkeypatch.setattr("webui.studio.keys.MAX_LIVE", 3)
     keys = Keys(store)
-    made = [keys.create(ME, "a")[0] for _ in range(3)]
+    new_keys = [keys.create(ME, "a")[0] for _ in range(3)]
     with pytest.raises(BadInput):
         keys.create(ME, "a")
     keys.create(OTHER, "a")
-    keys.revoke(ME, made[0].id)
+    keys.revoke(ME, new_keys[0].id)
     keys.create(ME, "a")
 
 

@@ -18,7 +18,7 @@ def adapter(name: str, *ips):
 
 @pytest.fixture
 def interfaces(monkeypatch):
-    found = [
+    adapters = [
         adapter("lo", "127.0.0.1", ("::1", 0, 0)),
         adapter("docker0", "172.17.0.1"),
         adapter("eth0", "203.0.113.7", ("fd00::2", 0, 0)),
@@ -26,7 +26,7 @@ def interfaces(monkeypatch):
         adapter("tun0", "10.8.0.2"),
         adapter("wlan0", "192.168.1.20"),
     ]
-    monkeypatch.setattr(addresses.ifaddr, "get_adapters", lambda: found)
+    monkeypatch.setattr(addresses.ifaddr, "get_adapters", lambda: adapters)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])

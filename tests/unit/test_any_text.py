@@ -101,27 +101,29 @@ def is_speakable(text: str) -> bool:
 
 def check(text: str, language: str) -> None:
     """Everything that Python does with a text before a voice speaks it, as the studio does it."""
-    known = EVENTS if len(text) % 2 else ()
-    typed = strip_tags(text, known)
+    known_tags = EVENTS if len(text) % 2 else ()
+    typed = strip_tags(text, known_tags)
     pieces = prepare(typed, language)
-    said = []
+    utterances = []
     for piece in pieces:
         assert piece and piece == piece.strip() and weight(piece) <= MAX_WEIGHT + 3
         piece.encode()
-        said += plan(piece, language or "auto")
-    for utterance in said:
+        utterances += plan(piece, language or "auto")
+    for utterance in utterances:
         assert "\0" not in utterance.text
         spell(utterance.text).encode(), stand_in(utterance.text).encode()
-    assert (pieces and said) or not is_speakable(without_marks(typed)), "nothing is said of it"
-    unknown_tags(text, known), cannot_read(text, language), measure(text)
+    assert (pieces and utterances) or not is_speakable(without_marks(typed)), (
+        "nothing is said of it"
+    )
+    unknown_tags(text, known_tags), cannot_read(text, language), measure(text)
 
 
 def clauses_of(text: str) -> list[str]:
     """As it is cut when it arrives a few characters at a time."""
-    clauses, found = ClauseStream(), []
+    clauses, clause_list = ClauseStream(), []
     for at in range(0, len(text), 3):
-        found += clauses.push(text[at : at + 3])
-    return [c.text for c in found + clauses.flush()]
+        clause_list += clauses.push(text[at : at + 3])
+    return [c.text for c in clause_list + clauses.flush()]
 
 
 @pytest.mark.parametrize("language", ASKED)
@@ -141,8 +143,8 @@ def test_no_generated_text_fails_or_is_lost(language):
 def test_reading_what_was_read_once_more_fails_nowhere_and_loses_nothing():
     rng = random.Random("read again")
     for _ in range(2000):
-        once = prepare(generate(rng))
-        assert bool(prepare("\n".join(once))) == bool(once), once
+        first_pass = prepare(generate(rng))
+        assert bool(prepare("\n".join(first_pass))) == bool(first_pass), first_pass
 
 
 def test_the_generator_makes_what_it_should():

@@ -143,7 +143,7 @@ def test_what_may_begin_another_run_waits_until_that_is_known():
 
 def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
     text, engine = written(said=lambda clause, own: [clause], rule=RULE), ByClause()
-    told = []
+    piece_counts = []
     for delta in (
         "你好，",
         "今天天气真好，我们去公园走一走，",
@@ -153,12 +153,12 @@ def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
         "走吧",
     ):
         text.push(delta)
-        told.append(len(text.pieces))
+        piece_counts.append(len(text.pieces))
     text.end()
     assert text.pieces == [
         "你好，今天天气真好，我们去公园走一走，看一看花。",
         "好。然后我们一起回家去做饭。走吧。",
-    ] and told == [0, 0, 0, 0, 1, 1]
+    ] and piece_counts == [0, 0, 0, 0, 1, 1]
     stream = TextSourceStream(engine, REQUEST, PROMPT, text, 0)
     while not next(stream).last:
         pass
@@ -167,7 +167,7 @@ def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
 
 
 def test_marks_are_no_part_of_an_arriving_text_and_a_leading_one_is_its_language():
-    for whole, said in (
+    for whole, expected in (
         ("<|yue|>今日天气好好，<|im_end|>去饮茶啦。", ["yue:今日天气好好，", "yue:去饮茶啦。"]),
         (
             "You are a helpful assistant. <|endofprompt|>早安。<endofprompt>走",
@@ -183,8 +183,8 @@ def test_marks_are_no_part_of_an_arriving_text_and_a_leading_one_is_its_language
             for at in range(0, len(whole), size):
                 text.push(whole[at : at + size])
             text.end()
-            assert text.pieces == said and text.text == whole, size
-            assert text.language == said[0].partition(":")[0]
+            assert text.pieces == expected and text.text == whole, size
+            assert text.language == expected[0].partition(":")[0]
 
 
 def test_blanks_stand_between_words_and_nowhere_else():
@@ -253,17 +253,17 @@ def test_figures_alone_go_with_the_text_around_them():
 
 
 def test_news_are_told_and_whether_they_were_waited_for():
-    told, text = [], written()
-    text.listen(told.append)
+    news, text = [], written()
+    text.listen(news.append)
     text.push("你")
-    assert told == []
+    assert news == []
     text.push("好，")
     text.push("今天天气真好。")
-    assert told == [True, False]
+    assert news == [True, False]
     text.flush()
     text.end()
     text.close()
-    assert told == [True, False, False, False]
+    assert news == [True, False, False, False]
 
 
 def test_a_stream_that_breaks_off_is_a_fault_not_an_end():

@@ -70,14 +70,14 @@ def test_a_language_is_known_by_its_first_part(asked, known):
 @pytest.mark.parametrize("asked", ["xx", "english", "z", "中文", "en;zh", "-", "tlh-QO"])
 def test_an_unknown_language_is_refused_with_those_that_are_known(asked):
     for ask in (known_language, lambda tag: _settings({"language": tag})):
-        with pytest.raises(BadInput) as told:
+        with pytest.raises(BadInput) as exc_info:
             ask(asked)
-        assert (told.value.code, told.value.param, told.value.status) == (
+        assert (exc_info.value.code, exc_info.value.param, exc_info.value.status) == (
             "bad_language",
             "language",
             422,
         )
-        for sentence in (told.value.en, told.value.zh):
+        for sentence in (exc_info.value.en, exc_info.value.zh):
             assert asked in sentence and all(tag in sentence for tag in LANGUAGES)
 
 
@@ -108,8 +108,12 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
     prefix = "You are a helpful assistant."
     marked = f"{prefix}<|endofprompt|>Hello there."
     voice = replace(VOICE, transcript=marked)
-    for told in (f"{prefix} Slowly.<|endofprompt|>", "Slowly.<endofprompt>", "<|zh|>Slowly. "):
-        request = asked_in(about, "Hello.", voice, "zero_shot", told, "en")
+    for instruction in (
+        f"{prefix} Slowly.<|endofprompt|>",
+        "Slowly.<endofprompt>",
+        "<|zh|>Slowly. ",
+    ):
+        request = asked_in(about, "Hello.", voice, "zero_shot", instruction, "en")
         assert (request.instruction, request.transcript) == ("Slowly.", marked)
     only = replace(VOICE, transcript="<|en|> <|endofprompt|>")
     assert asked_in(about, "a", only, "zero_shot").transcript == ""

@@ -68,15 +68,17 @@ def gliding(seconds=2.0, rate=RATE):
 
 def same(kind, decoded, pcm, is_whole=False):
     """Length, likeness and level of what was decoded, against the samples that went in."""
-    want, delay = from_s16(pcm), 0 if is_whole and kind == "mp3" else DELAY[kind]
+    expected, delay = from_s16(pcm), 0 if is_whole and kind == "mp3" else DELAY[kind]
     assert (
-        0 <= len(decoded) - delay - len(want) <= (0 if is_whole and kind == "mp3" else FRAME[kind])
+        0
+        <= len(decoded) - delay - len(expected)
+        <= (0 if is_whole and kind == "mp3" else FRAME[kind])
     )
-    got = decoded[delay : delay + len(want)]
+    got = decoded[delay : delay + len(expected)]
     if kind == "flac":
         assert np.array_equal(to_s16(got), pcm)
-    assert np.corrcoef(got, want)[0, 1] > 0.98
-    assert abs(20 * np.log10(np.sqrt(np.mean(got**2) / np.mean(want**2)))) < 0.7
+    assert np.corrcoef(got, expected)[0, 1] > 0.98
+    assert abs(20 * np.log10(np.sqrt(np.mean(got**2) / np.mean(expected**2)))) < 0.7
 
 
 def coded(kind, pcm, piece=1920, rate=RATE, **how):
@@ -152,10 +154,10 @@ def test_the_rate_of_a_file_is_known_before_it_is_made(kind, rate, hz):
 @pytest.mark.parametrize("rate", [22050, 48000])
 def test_other_rates_keep_pitch_and_length(kind, rate):
     pcm = gliding(0.5, rate)
-    decoded, told = read(kind, b"".join(coded(kind, pcm, rate=rate)))
-    assert told >= rate and told == coded_hz(kind, rate)
+    decoded, rate_hz = read(kind, b"".join(coded(kind, pcm, rate=rate)))
+    assert rate_hz >= rate and rate_hz == coded_hz(kind, rate)
     assert abs(crossings(decoded) - crossings(from_s16(pcm))) <= 4
-    assert -0.002 < len(decoded) / told - 0.5 < 0.1
+    assert -0.002 < len(decoded) / rate_hz - 0.5 < 0.1
 
 
 def test_the_pieces_may_be_cut_anywhere():
@@ -206,10 +208,12 @@ def test_the_label_is_in_the_file():
 def test_a_process_that_dies_takes_only_what_was_under_way():
     coder = Encoder("opus", RATE)
     os.kill(room._codecs._child._process.pid, signal.SIGKILL)
-    with pytest.raises(KaikouError) as told:
+    with pytest.raises(KaikouError) as exc_info:
         [coder.push(gliding(0.1)) for _ in range(3)]
     assert (
-        told.value.code == "encode" and told.value.en.endswith(".") and told.value.zh.endswith("。")
+        exc_info.value.code == "encode"
+        and exc_info.value.en.endswith(".")
+        and exc_info.value.zh.endswith("。")
     )
     coder.close()
     pcm = gliding(0.3)
@@ -234,6 +238,6 @@ def test_without_the_library_the_answer_is_a_sentence(monkeypatch):
     monkeypatch.setattr(
         room, "MEMORY_BYTES", 1 << 20
     )  # as good as not there: the process cannot even start
-    with pytest.raises(KaikouError) as told:
+    with pytest.raises(KaikouError) as exc_info:
         Encoder("mp3", RATE)
-    assert told.value.code == "encode"
+    assert exc_info.value.code == "encode"

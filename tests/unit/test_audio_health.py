@@ -107,8 +107,8 @@ def test_a_whisper_of_a_clip_is_quiet_and_nothing_else():
 
 def test_telephone_bandwidth_is_seen_also_after_upsampling():
     phone = Clip(resample(GOOD.samples, GOOD.rate, 8000), 8000)
-    again = Clip(resample(phone.samples, 8000, 24000), 24000)
-    for clip in (phone, again):
+    upsampled_clip = Clip(resample(phone.samples, 8000, 24000), 24000)
+    for clip in (phone, upsampled_clip):
         report = inspect(clip)
         assert 3400 < report.bandwidth_hz < 4500
         assert "narrow" in [w.code for w in report.warnings]

@@ -56,7 +56,7 @@ def test_no_voice_is_taken_for_music(path):
     hum = 0.02 * sum(
         np.sin(2 * np.pi * 50 * k * np.arange(len(clip.samples)) / clip.rate) for k in range(1, 12)
     )
-    for heard in (
+    for recording in (
         clip,
         noisy(clip, 20),
         noisy(clip, 5),
@@ -67,7 +67,7 @@ def test_no_voice_is_taken_for_music(path):
         telephone(noisy(clip, 10)),
         clip.with_samples(clip.samples + hum),
     ):
-        assert music_share(heard) < SHARE / 2
+        assert music_share(recording) < SHARE / 2
 
 
 def test_nor_are_somebody_on_one_note_and_a_machine():
@@ -95,25 +95,25 @@ def test_chords_as_loud_as_the_voice_are_heard(path, kind):
 
 def test_ten_decibels_below_it_most_are():
     clips = [decode(p.read_bytes()) for p in STARTERS]
-    heard = [
+    is_detected = [
         has_music(with_music(clip, kind, 10, root))
         for clip in clips
         for kind in ("struck", "held")
         for root in (165.0, 220.0, 330.0)
     ]
-    assert np.mean(heard) > 0.6
+    assert np.mean(is_detected) > 0.6
 
 
 def test_it_is_a_warning_with_its_cure():
-    (told,) = [
+    (warning,) = [
         w.to_json()
         for w in inspect(with_music(voice_like(6.0), "held", 3)).warnings
         if w.code == "music"
     ]
     assert (
-        told["tone"] == "warn"
-        and told["fix"] == "Try denoise"
-        and told["message_zh"] == "有背景音乐。"
+        warning["tone"] == "warn"
+        and warning["fix"] == "Try denoise"
+        and warning["message_zh"] == "有背景音乐。"
     )
 
 

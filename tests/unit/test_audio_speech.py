@@ -48,8 +48,8 @@ def test_no_single_voice_is_taken_for_two_or_for_none(path):
     clip = heard(path)
     twice, _ = after_each_other(clip, clip.with_samples(0.4 * clip.samples))
     for kind in (clip, twice, noisy(clip, 20), echoing(clip, 0.4), with_music(clip, "struck", 5)):
-        found = codes(kind)
-        assert "speakers" not in found and "no_speech" not in found
+        finding_codes = codes(kind)
+        assert "speakers" not in finding_codes and "no_speech" not in finding_codes
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_change_of_speaker_is_found_and_no_part_goes_across(one, other):
 def test_three_turns_are_two_changes():
     first, second = heard(STARTERS[1]), heard(STARTERS[4])
     clip, at = after_each_other(first, second)
-    clip, again = after_each_other(clip, first)
-    assert speaker_changes(analyse(clip)) == pytest.approx((at, again), abs=0.5)
+    clip, second_change_s = after_each_other(clip, first)
+    assert speaker_changes(analyse(clip)) == pytest.approx((at, second_change_s), abs=0.5)
 
 
 def tones(*hz: float) -> np.ndarray:

@@ -25,18 +25,18 @@ def test_a_poison_line_stops_after_three_tries_alone_and_the_rest_goes_on(studio
     engine.faults["Line 3."] = [EngineFault()] * 9
     engine.faults["Line 5."] = [EngineFault()]
     job = studio.batch.submit(ME, asks(8))
-    told = until(studio, job, "done")
+    job_row = until(studio, job, "done")
     assert (
-        told.lines == {"done": 7, "failed": 1}
+        job_row.lines == {"done": 7, "failed": 1}
         and engine.spoken.count("Line 3.") == 3
         and engine.spoken.count("Line 5.") == 2
     )
     bad = lines(studio, job)[2]
     assert (bad.state, bad.attempts, bad.code) == ("failed", 3, "fault") and bad.error_zh
-    again = [
+    retries = [
         together for text, together in zip(engine.spoken, engine.together) if text == "Line 3."
     ][1:]
-    assert again == [{"Line 3."}] * 2, "nothing else was in the air when it was tried again"
+    assert retries == [{"Line 3."}] * 2, "nothing else was in the air when it was tried again"
     engine.faults.clear()
     assert studio.batch.retry(ME, job.id).state == "running"
     assert until(studio, job, "done").lines == {"done": 8}
@@ -68,33 +68,33 @@ def test_an_engine_that_is_away_costs_no_line_a_try(studio, engine):
 
 
 def test_jobs_wait_for_an_engine_that_still_starts(tmp_path):
-    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
-    job = made.batch.submit(ME, asks(2))
-    made.batch.start()
-    assert made.batch.get(ME, job.id).lines == {"waiting": 2}
-    made.start(FakeEngine)
+    own_studio = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
+    job = own_studio.batch.submit(ME, asks(2))
+    own_studio.batch.start()
+    assert own_studio.batch.get(ME, job.id).lines == {"waiting": 2}
+    own_studio.start(FakeEngine)
     try:
-        assert until(made, job, "done").lines == {"done": 2}
+        assert until(own_studio, job, "done").lines == {"done": 2}
     finally:
-        made.close()
+        own_studio.close()
 
 
 def test_a_stuck_engine_does_not_keep_the_studio_from_ending(tmp_path, monkeypatch):
     engine = Engine()
-    made = Studio(
+    own_studio = Studio(
         Settings(paths=replace(Paths(), data_dir=tmp_path), limits=replace(Limits(), stall_s=3600))
     )
-    made.start(lambda: engine).join(20)
+    own_studio.start(lambda: engine).join(20)
     engine.gate.clear()
-    job = made.batch.submit(ME, asks(4))
+    job = own_studio.batch.submit(ME, asks(4))
     while len(engine.spoken) < 2:
         time.sleep(0.01)
-    ended = threading.Thread(target=made.batch.close)
+    ended = threading.Thread(target=own_studio.batch.close)
     ended.start()
     ended.join(10)
     assert not ended.is_alive()
     engine.gate.set()
-    made.close()
+    own_studio.close()
     store = JobStore(tmp_path)
     assert (
         store.hold()
@@ -135,18 +135,18 @@ def test_what_a_sound_is_made_from_is_in_its_key(studio, engine):
     job = studio.batch.submit(ME, variants)
     until(studio, job, "done")
     assert len({x.key for x in lines(studio, job)}) == len(variants)
-    again = studio.batch.submit(ME, variants)
-    until(studio, again, "done")
-    assert [x.key for x in lines(studio, again)] == [x.key for x in lines(studio, job)] and len(
-        engine.spoken
-    ) == len(variants)
+    second_job = studio.batch.submit(ME, variants)
+    until(studio, second_job, "done")
+    assert [x.key for x in lines(studio, second_job)] == [
+        x.key for x in lines(studio, job)
+    ] and len(engine.spoken) == len(variants)
     other = studio.batch.submit(OTHER, [base])
     until(studio, other, "done", owner=OTHER)
     assert lines(studio, other, OTHER)[0].key != lines(studio, job)[0].key, "accounts share nothing"
     studio.pronunciations.put(ME, "Same", "samey")
-    said = studio.batch.submit(ME, [base])
-    until(studio, said, "done")
-    assert lines(studio, said)[0].key != lines(studio, job)[0].key, "it is read differently now"
+    last_job = studio.batch.submit(ME, [base])
+    until(studio, last_job, "done")
+    assert lines(studio, last_job)[0].key != lines(studio, job)[0].key, "it is read differently now"
 
 
 def test_seeds_come_from_the_job_and_the_line(studio):
@@ -215,8 +215,8 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
     monkeypatch.setattr(studio.batch._jobs, "ended", lambda *a: looks.append(a) or ended(*a))
     monkeypatch.setattr(batches, "PAGE", 3)
     monkeypatch.setattr(batches, "PIECE_BYTES", 15_000)
-    made = studio.batch.submit(ME, asks(8))
-    until(studio, made, "done")
+    new_job = studio.batch.submit(ME, asks(8))
+    until(studio, new_job, "done")
 
     async def taken(job) -> bytes:
         return b"".join([piece async for piece in batches._as_made(studio, ME, job)])
@@ -228,7 +228,7 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
             ] == list(range(1, 9))
             return z.namelist()
 
-    assert names(asyncio.run(taken(made))) == [
+    assert names(asyncio.run(taken(new_job))) == [
         *(f"{n:04d}_Line-{n}.wav" for n in range(1, 9)),
         "manifest.json",
     ]
@@ -253,10 +253,11 @@ def test_what_was_left_out_or_changed_of_a_line_stands_at_it(studio, engine, mon
     job = studio.batch.submit(ME, asks(2))
     until(studio, job, "done")
     assert [line.notes for line in lines(studio, job)] == [(note,), ()]
-    again = studio.batch.submit(ME, asks(1), seed=job.seed)  # its sound is there already
-    until(studio, again, "done")
+    second_job = studio.batch.submit(ME, asks(1), seed=job.seed)  # its sound is there already
+    until(studio, second_job, "done")
     assert (
-        lines(studio, again)[0].notes == (note,) and studio.batch.worker.synthesiser.n_cached == 1
+        lines(studio, second_job)[0].notes == (note,)
+        and studio.batch.worker.synthesiser.n_cached == 1
     )
     with zipfile.ZipFile(io.BytesIO(b"".join(studio.batch.zip(ME, job.id, "flac")))) as z:
         rows = json.loads(z.read("manifest.json"))["lines"]

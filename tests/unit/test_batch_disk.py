@@ -37,8 +37,8 @@ def test_a_disk_that_fills_pauses_the_job_with_its_name(studio, engine):
     until(studio, job, "done")
     disk.is_full = True
     full = studio.batch.submit(ME, asks(4, start=10))
-    told = until(studio, full, "paused")
-    assert (told.code, told.lines.get("failed")) == ("storage", None)
+    job_row = until(studio, full, "paused")
+    assert (job_row.code, job_row.lines.get("failed")) == ("storage", None)
     end = time.monotonic() + 30  # the line beside it may still be at its file
     while list(studio.settings.paths.data_dir.glob("sounds/*/.new*")):
         assert time.monotonic() < end
@@ -46,8 +46,8 @@ def test_a_disk_that_fills_pauses_the_job_with_its_name(studio, engine):
     assert len(list(studio.settings.paths.data_dir.glob("sounds/*/*.wav"))) == 2
     disk.is_full = False
     studio.batch.resume(ME, full.id)
-    told = until(studio, full, "done")
-    assert told.lines == {"done": 4} and all(x.attempts == 0 for x in lines(studio, full))
+    job_row = until(studio, full, "done")
+    assert job_row.lines == {"done": 4} and all(x.attempts == 0 for x in lines(studio, full))
 
 
 def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job_again(

@@ -22,12 +22,14 @@ engine, studio = batch_desk.engine, batch_desk.studio
 
 def test_too_many_open_jobs_are_refused_and_leave_no_trace(studio, engine):
     engine.gate.clear()
-    made = [studio.batch.submit(ME, asks(1, start=n)) for n in range(MAX_OPEN_JOBS)]
-    with pytest.raises(Busy) as told:
+    jobs = [studio.batch.submit(ME, asks(1, start=n)) for n in range(MAX_OPEN_JOBS)]
+    with pytest.raises(Busy) as exc_info:
         studio.batch.submit(ME, asks(1, start=999))
-    assert told.value.code == "too_many_jobs" and len(studio.batch.list(ME, 200)) == MAX_OPEN_JOBS
+    assert (
+        exc_info.value.code == "too_many_jobs" and len(studio.batch.list(ME, 200)) == MAX_OPEN_JOBS
+    )
     studio.batch.submit(OTHER, asks(1))
-    for job in made:
+    for job in jobs:
         studio.batch.delete(ME, job.id)
     engine.gate.set()
     assert studio.batch.list(ME) == []
@@ -39,9 +41,9 @@ def test_ten_thousand_lines_are_taken_and_one_more_is_not(studio, engine):
     assert studio.batch.get(ME, job.id).total == 10_000
     studio.batch.cancel(ME, job.id)
     for count in (0, 10_001):
-        with pytest.raises(BadInput) as told:
+        with pytest.raises(BadInput) as exc_info:
             studio.batch.submit(ME, asks(1) * count)
-        assert told.value.code == ("no_lines" if not count else "too_many_lines")
+        assert exc_info.value.code == ("no_lines" if not count else "too_many_lines")
     studio.batch.delete(ME, job.id)
 
 
@@ -76,8 +78,10 @@ def test_a_wall_clock_that_jumps_changes_nothing(studio, monkeypatch):
 
 
 def test_a_zip_that_leaves_in_pieces_can_be_read_from_its_front():
-    made = ZipStream()
-    pieces = [made.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [made.end()]
+    zip_stream = ZipStream()
+    pieces = [zip_stream.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [
+        zip_stream.end()
+    ]
     assert all(len(p) > 1000 for p in pieces[:4])
     with zipfile.ZipFile(io.BytesIO(b"".join(pieces))) as z:
         assert z.testzip() is None and [i.file_size for i in z.infolist()] == [
@@ -87,7 +91,7 @@ def test_a_zip_that_leaves_in_pieces_can_be_read_from_its_front():
             4000,
         ]
         assert not any(i.flag_bits & 8 for i in z.infolist()), "sizes stand in front of each entry"
-    again = ZipStream()
-    assert [again.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [
-        again.end()
+    second_zip = ZipStream()
+    assert [second_zip.add(f"{n}.wav", bytes([n]) * 1000 * n) for n in range(1, 5)] + [
+        second_zip.end()
     ] == pieces

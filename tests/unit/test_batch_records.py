@@ -49,15 +49,15 @@ def test_every_mark_is_synced_before_it_is_told(tmp_path):
     store = JobStore(tmp_path)
     job = store.add("a", "", "auto", 1, [Line(1, "x", "v")])
     line, db = store.claim(job.id), store._db._links[True]
-    seen = []
+    sync_modes = []
     db.set_trace_callback(
         lambda statement: (
             statement.startswith("UPDATE lines")
-            and seen.append(db.execute("PRAGMA synchronous").fetchone()[0])
+            and sync_modes.append(db.execute("PRAGMA synchronous").fetchone()[0])
         )
     )
     store.done(line, "k", 1, 24000, "e")
-    assert seen == [2] and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert sync_modes == [2] and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     store.close()
 
 
@@ -98,9 +98,9 @@ def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
 def test_rows_that_are_not_ours_are_an_error_with_a_name(tmp_path):
     with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(KaikouError) as told:
+    with pytest.raises(KaikouError) as exc_info:
         JobStore(tmp_path).list("a", 1)
-    assert told.value.code == "data_newer"
+    assert exc_info.value.code == "data_newer"
 
 
 @pytest.mark.parametrize("version", [1, 2])

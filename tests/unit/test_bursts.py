@@ -33,18 +33,18 @@ engine, studio = batch_desk.engine, batch_desk.studio
 
 def at_once(n: int, act) -> list:
     """What `act(i)` returned or raised in `n` threads that began together."""
-    start, told = threading.Barrier(n), [None] * n
+    start, results = threading.Barrier(n), [None] * n
 
     def run(i):
         start.wait()
         try:
-            told[i] = act(i)
+            results[i] = act(i)
         except KaikouError as error:
-            told[i] = error
+            results[i] = error
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
     [t.start() for t in threads], [t.join(60) for t in threads]
-    return told
+    return results
 
 
 def hold_together(monkeypatch, place, name: str, n: int) -> None:
@@ -53,11 +53,11 @@ def hold_together(monkeypatch, place, name: str, n: int) -> None:
     """
     look, met = getattr(place, name, None), threading.Barrier(n)
 
-    def slow(*given):
-        seen = look(*given)
+    def slow(*args):
+        result = look(*args)
         with suppress(threading.BrokenBarrierError):
             met.wait(2)
-        return seen
+        return result
 
     if look is not None:
         monkeypatch.setattr(place, name, slow)
@@ -86,17 +86,17 @@ def test_open_batches_are_bounded_for_a_burst_and_for_those_that_go_on(studio, e
         monkeypatch.setattr(f"{place}.MAX_OPEN_JOBS", 3, raising=False)
     with monkeypatch.context() as gap:
         hold_together(gap, studio.batch._jobs, "unfinished", 6)
-        told = at_once(6, lambda i: studio.batch.submit(ME, asks(1, start=i)))
-    made = [t for t in told if not isinstance(t, KaikouError)]
-    refused = [t for t in told if isinstance(t, KaikouError)]
-    assert len(made) == 3 and {e.code for e in refused} == {"too_many_jobs"}
-    studio.batch.cancel(ME, made[0].id)
+        results = at_once(6, lambda i: studio.batch.submit(ME, asks(1, start=i)))
+    jobs = [t for t in results if not isinstance(t, KaikouError)]
+    refused = [t for t in results if isinstance(t, KaikouError)]
+    assert len(jobs) == 3 and {e.code for e in refused} == {"too_many_jobs"}
+    studio.batch.cancel(ME, jobs[0].id)
     more = studio.batch.submit(ME, asks(1, start=50))
     with pytest.raises(Busy):
-        studio.batch.resume(ME, made[0].id)  # it was over, and would be one too many
-    assert studio.batch.get(ME, made[0].id).state == "cancelled"
+        studio.batch.resume(ME, jobs[0].id)  # it was over, and would be one too many
+    assert studio.batch.get(ME, jobs[0].id).state == "cancelled"
     studio.batch.cancel(ME, more.id)
-    assert studio.batch.resume(ME, made[0].id).state == "running"
+    assert studio.batch.resume(ME, jobs[0].id).state == "running"
     engine.gate.set()
 
 
@@ -155,25 +155,25 @@ def test_a_place_that_was_claimed_is_free_again_when_its_job_ends(monkeypatch):
 
 def test_a_consent_is_not_deleted_while_a_voice_is_saved_under_it(studio, monkeypatch):
     consent = studio.consents.add(ME, clip(4), "Lin", "en")
-    store, told = studio.drafts.store, []
+    store, errors = studio.drafts.store, []
 
     def delete():
         try:
             studio.consents.delete(ME, consent.id)
         except KaikouError as error:
-            told.append(error)
+            errors.append(error)
 
     deleting = threading.Thread(target=delete)
 
-    def slow(*given):
+    def slow(*args):
         deleting.start()
         deleting.join(0.5)  # as long as it wants to wait; nothing hangs on how long that is
-        return store(*given)
+        return store(*args)
 
     monkeypatch.setattr(studio.drafts, "store", slow)
     voice, _ = studio.voices.add(ME, clip(5), "Lin", consent=consent.id)
     deleting.join(20)
-    assert studio.consents.of(voice).way == "recording" and isinstance(told[0], Conflict)
+    assert studio.consents.of(voice).way == "recording" and isinstance(errors[0], Conflict)
     assert studio.consents.get(ME, consent.id) == consent
 
 
@@ -237,9 +237,9 @@ def test_the_file_of_all_takes_is_as_it_was(studio):
         assert [n[:12] for n in names] == ["001_V_hello_", "002_V_hello_", "manifest.jso"]
         assert [i.file_size for i in z.infolist()[:2]] == [1 << 20, 0]
         assert not any(i.flag_bits & 8 for i in z.infolist()), "sizes stand in front"
-        told = json.loads(z.read("manifest.json"))
+        manifest = json.loads(z.read("manifest.json"))
         assert z.infolist()[0].date_time[0] > 2000
-    assert [t["file"] for t in told] == names[:2] and told[0] == {
+    assert [t["file"] for t in manifest] == names[:2] and manifest[0] == {
         "file": names[0],
         "text": "hello",
         "voice": "V",
@@ -267,22 +267,22 @@ def test_who_goes_away_ends_the_work(studio):
     app, _ = api.build_app(studio, studio.settings)
     read, path = [], studio.takes._store.wav_path
     studio.takes._store.wav_path = lambda take: (read.append(take.id), path(take))[1]
-    told = []
+    messages = []
 
     async def ask():
-        gone, asked = asyncio.Event(), []
+        disconnect_event, calls = asyncio.Event(), []
 
         async def receive():
-            if not asked:
-                asked.append(1)
+            if not calls:
+                calls.append(1)
                 return {"type": "http.request", "body": b"", "more_body": False}
-            await gone.wait()
+            await disconnect_event.wait()
             return {"type": "http.disconnect"}
 
         async def send(message):
-            told.append(message)
+            messages.append(message)
             if message["type"] == "http.response.body" and message.get("body"):
-                gone.set()
+                disconnect_event.set()
                 await asyncio.Event().wait()  # nobody takes it
 
         scope = {
@@ -307,6 +307,6 @@ def test_who_goes_away_ends_the_work(studio):
     for one in with_takes_of_api:
         studio.takes._store.add(one, WAV)
     asyncio.run(ask())
-    headers = dict(told[0]["headers"])
+    headers = dict(messages[0]["headers"])
     assert headers[b"content-disposition"] == b'attachment; filename="kaikou-takes.zip"'
-    assert told[0]["status"] == 200 and len(read) == 1
+    assert messages[0]["status"] == 200 and len(read) == 1

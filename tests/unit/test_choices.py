@@ -64,13 +64,13 @@ def test_an_account_has_its_takes_and_its_term_in_every_browser(tmp_path):
     )
     shared.keep(second, 30), shared.star(first, "take-2", True)
     assert (shared.days(first), shared.days(second), shared.days("user-ann/z")) == (7, 7, 7)
-    told = shared.storage(first)
-    assert (told["n_takes"], told["n_bytes"], told["is_account"]) == (
+    storage = shared.storage(first)
+    assert (storage["n_takes"], storage["n_bytes"], storage["is_account"]) == (
         1,
         2 * shared.get(first, "take-2").n_samples,
         True,
     )
-    assert told["free_bytes"] > 0
+    assert storage["free_bytes"] > 0
     with pytest.raises(NotFound):
         shared.get("user-ann/z", "take-2")
     shared.delete(second, "take-2")
@@ -115,8 +115,8 @@ def test_choices_are_bounded_but_not_those_of_who_has_takes(tmp_path, monkeypatc
     for n in range(200, 209):
         takes.keep(f"local/{n}", 1)
     for now in (takes, takes_at(tmp_path)):
-        held = {owner for owner, choice in now.choices._all.items() if choice.days == 1}
-        assert held == {f"local/{n}" for n in (*range(10), 190, *range(200, 209))}
+        owners = {owner for owner, choice in now.choices._all.items() if choice.days == 1}
+        assert owners == {f"local/{n}" for n in (*range(10), 190, *range(200, 209))}
 
 
 def test_a_choice_that_cannot_be_written_holds_and_is_written_later(tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_many_choose_at_once_and_each_is_kept(tmp_path):
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), StorageFull(), ValueError()])
 def test_housekeeping_outlives_whatever_it_meets(tmp_path, monkeypatch, error):
     monkeypatch.setattr(studio, "SWEEP_S", 0.01)
-    made = Studio(Settings(paths=Paths(data_dir=tmp_path, assets=tmp_path)))
+    own_studio = Studio(Settings(paths=Paths(data_dir=tmp_path, assets=tmp_path)))
     rounds = {name: threading.Semaphore(0) for name in ("takes", "batch", "voices", "consents")}
     for name, done in rounds.items():
 
@@ -173,18 +173,18 @@ def test_housekeeping_outlives_whatever_it_meets(tmp_path, monkeypatch, error):
             done.release()
             raise error
 
-        monkeypatch.setattr(getattr(made, name), "sweep", sweep)
-    sweeping = threading.Thread(target=made._sweep, daemon=True)
+        monkeypatch.setattr(getattr(own_studio, name), "sweep", sweep)
+    sweeping = threading.Thread(target=own_studio._sweep, daemon=True)
     sweeping.start()
     try:
         for done in rounds.values():
             for _ in range(3):
                 assert done.acquire(timeout=20)
     finally:
-        made._closing.set()
+        own_studio._closing.set()
         sweeping.join(20)
         monkeypatch.undo()
-        made.close()
+        own_studio.close()
 
 
 def test_retention_goes_on_after_a_disk_fault(tmp_path, fault):  # noqa: F811

@@ -23,8 +23,8 @@ TEXT = "First comes this sentence. Then the second one is said. The third one en
 
 
 def ask(studio, text=TEXT, owner=ME, **kw):  # noqa: F811
-    given = {"voice_id": "alloy", "mode": "instruct", "instruction": "chunk=0.5", "seed": 7, **kw}
-    return studio.synthesis.open(owner, text_in=text, **given)
+    params = {"voice_id": "alloy", "mode": "instruct", "instruction": "chunk=0.5", "seed": 7, **kw}
+    return studio.synthesis.open(owner, text_in=text, **params)
 
 
 def sound(job) -> np.ndarray:
@@ -33,12 +33,12 @@ def sound(job) -> np.ndarray:
 
 def stop_in(studio, job, segment: int) -> None:  # noqa: F811
     """With some of that sentence made, and none of the next."""
-    heard = threading.Event()
-    job.listen(heard.set)
+    chunk_event = threading.Event()
+    job.listen(chunk_event.set)
     while not (job.snapshot().marks or ((-1, 0),))[-1][0] >= segment:
         studio.job_runner.credit(job, job.produced + 1)
-        heard.wait(0.05)
-        heard.clear()
+        chunk_event.wait(0.05)
+        chunk_event.clear()
         job.snapshot()
     studio.job_runner.cancel(job)
     assert finish(studio, job).state == "cancelled"
@@ -70,11 +70,14 @@ def test_a_stopped_take_continued_is_the_whole(studio, speed):  # noqa: F811
     assert finish(studio, on).state == "done"
     assert np.array_equal(sound(on), sound(whole)), "no word twice, and none is missing"
     assert on.snapshot().marks == whole.snapshot().marks
-    made, *others = studio.takes.list(ME)
-    assert [t.id for t in others] == [whole.id], "it is in the place of the one that stopped"
-    assert (made.state, made.starred, made.marks) == ("done", True, ())
-    assert np.array_equal(wav(studio, made), sound(whole))
-    assert made.request.first_segment == 0 and made.request.segments == whole.request.segments
+    final_take, *other_takes = studio.takes.list(ME)
+    assert [t.id for t in other_takes] == [whole.id], "it is in the place of the one that stopped"
+    assert (final_take.state, final_take.starred, final_take.marks) == ("done", True, ())
+    assert np.array_equal(wav(studio, final_take), sound(whole))
+    assert (
+        final_take.request.first_segment == 0
+        and final_take.request.segments == whole.request.segments
+    )
 
 
 def test_one_that_comes_no_further_leaves_the_stopped_one(studio):  # noqa: F811
@@ -106,11 +109,13 @@ def test_what_is_resumed_by_its_reader_is_not_spoken_from_the_start(studio):  # 
     job = ask(studio, instruction="chunk=0.5", language="en")
     job.notes = [("Told.", "说过。")]
     stop_in(studio, job, 1)
-    again = studio.synthesis.resume(job, job.produced)
-    assert again.n_begun and again.notes == job.notes, "what a listener must know is told again"
-    finish(studio, again)
-    assert np.array_equal(sound(again), sound(whole))
-    assert [t.id for t in studio.takes.list(ME)] == [again.id, whole.id]
+    second_job = studio.synthesis.resume(job, job.produced)
+    assert second_job.n_begun and second_job.notes == job.notes, (
+        "what a listener must know is told again"
+    )
+    finish(studio, second_job)
+    assert np.array_equal(sound(second_job), sound(whole))
+    assert [t.id for t in studio.takes.list(ME)] == [second_job.id, whole.id]
 
 
 def test_what_cannot_go_on_says_why(studio):  # noqa: F811
@@ -142,43 +147,43 @@ class Another(FakeEngine):
 
 
 def test_the_built_in_voice_goes_on_sample_for_sample(tmp_path):
-    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
-    made.start(lambda: EspeakEngine(1)).join(60)
+    own_studio = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
+    own_studio.start(lambda: EspeakEngine(1)).join(60)
     try:
-        asked = {"mode": "auto", "instruction": "", "voice_id": "starter-zh-low"}
+        params = {"mode": "auto", "instruction": "", "voice_id": "starter-zh-low"}
         text = "第一句在这里。Then a second sentence. 第三句结束。"
-        whole = ask(made, text, **asked)
-        finish(made, whole)
-        job = ask(made, text, **asked)
-        stop_in(made, job, 1)
-        on = made.synthesis.continue_take(ME, job.id)
+        whole = ask(own_studio, text, **params)
+        finish(own_studio, whole)
+        job = ask(own_studio, text, **params)
+        stop_in(own_studio, job, 1)
+        on = own_studio.synthesis.continue_take(ME, job.id)
         assert on.n_begun
-        finish(made, on)
+        finish(own_studio, on)
         assert np.array_equal(sound(on), sound(whole))
     finally:
-        made.close()
+        own_studio.close()
 
 
 def test_a_stream_whose_process_died_goes_on_when_that_is_back(tmp_path):
-    made = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
+    own_studio = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path)))
     with wild.unstarted("", None) as engine:
-        made.start(lambda: engine).join(60)
+        own_studio.start(lambda: engine).join(60)
         try:
-            whole = ask(made)
-            finish(made, whole)
-            job = ask(made, instruction="chunk=0.5 do=exit at=12")
-            assert finish(made, job).error.code == "engine_lost"
+            whole = ask(own_studio)
+            finish(own_studio, whole)
+            job = ask(own_studio, instruction="chunk=0.5 do=exit at=12")
+            assert finish(own_studio, job).error.code == "engine_lost"
             job.request = replace(job.request, instruction="chunk=0.5")  # it dies only once
-            written(made)
-            take = made.takes.get(ME, job.id)
+            written(own_studio)
+            take = own_studio.takes.get(ME, job.id)
             assert (take.state, stopped_at(take)[0]) == ("failed", 2) and take.error[0]
 
             with suppress(NotReady):  # it may be back already
-                made.job_runner.cancel(made.synthesis.resume(job, job.produced))
+                own_studio.job_runner.cancel(own_studio.synthesis.resume(job, job.produced))
             wild.ready_again(engine)
-            on = made.synthesis.resume(job, job.produced)
-            assert on.n_begun and finish(made, on).state == "done"
+            on = own_studio.synthesis.resume(job, job.produced)
+            assert on.n_begun and finish(own_studio, on).state == "done"
             assert np.array_equal(sound(on), sound(whole))
-            assert [t.id for t in made.takes.list(ME)] == [on.id, whole.id]
+            assert [t.id for t in own_studio.takes.list(ME)] == [on.id, whole.id]
         finally:
-            made.close()
+            own_studio.close()

@@ -81,9 +81,9 @@ def test_what_cannot_be_removed_is_told_and_stays_listed_before_and_after_a_rest
     store = make(tmp_path)
     add(store)
     fault("replace", lambda path, to: "-1" in path)
-    with pytest.raises(StorageFull) as told:
+    with pytest.raises(StorageFull) as exc_info:
         delete(store)
-    assert told.value.code == "storage_denied" and told.value.zh
+    assert exc_info.value.code == "storage_denied" and exc_info.value.zh
     assert listed(store) and sound(store) == b"RIFF", "it says it is there, and it is"
     assert listed(make(tmp_path)) == listed(store)
     fault.end()
@@ -113,10 +113,10 @@ def test_what_is_left_of_a_deletion_goes_at_the_next_start(tmp_path, fault):
         delete(store)
         fault.end()
         make(tmp_path)
-    left = tmp_path / "starters" / ".new-1"
-    left.mkdir(parents=True)
+    leftover_dir = tmp_path / "starters" / ".new-1"
+    leftover_dir.mkdir(parents=True)
     voices(tmp_path)
-    assert not left.exists() and not [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert not leftover_dir.exists() and not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
 def test_one_take_that_cannot_be_removed_does_not_keep_the_others(tmp_path, fault):
@@ -137,8 +137,8 @@ def test_a_change_that_is_under_way_when_it_is_deleted_brings_nothing_back(tmp_p
     add(store)
     put, deleting = store.folder.put, threading.Thread(target=delete, args=(store,))
 
-    def slow(*given):
-        put(*given)
+    def slow(*args):
+        put(*args)
         deleting.start()
         deleting.join(0.5)  # as long as it wants to wait; nothing hangs on how long that is
 
@@ -227,12 +227,15 @@ def test_a_restored_take_is_not_deleted_by_the_timer_that_was_already_on_its_way
 
 def test_a_voice_that_cannot_be_removed_speaks_on(studio, fault):
     draft = studio.drafts.make(ME, clip(5))
-    made = studio.drafts.save(ME, draft.id, "Lin", "", "me")
-    fault("replace", lambda path, to: path.endswith(made.id))
+    saved_voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
+    fault("replace", lambda path, to: path.endswith(saved_voice.id))
     with pytest.raises(StorageFull):
-        studio.voices.delete(ME, made.id)
-    assert made in studio.voices.list(ME) and speak(studio, voice_id=made.id)[1].state == "done"
+        studio.voices.delete(ME, saved_voice.id)
+    assert (
+        saved_voice in studio.voices.list(ME)
+        and speak(studio, voice_id=saved_voice.id)[1].state == "done"
+    )
     assert studio.drafts.get(ME, draft.id), "nor did anything else of it go"
     fault.end()
-    studio.voices.delete(ME, made.id)
-    assert made not in studio.voices.list(ME)
+    studio.voices.delete(ME, saved_voice.id)
+    assert saved_voice not in studio.voices.list(ME)

@@ -71,9 +71,9 @@ def place(tmp_path):
 
 @pytest.fixture
 def doctor(place):
-    made = place.doctor()
-    yield made
-    made.close()
+    doctor = place.doctor()
+    yield doctor
+    doctor.close()
 
 
 def state(doctor, place) -> str:
@@ -85,9 +85,9 @@ def test_who_asks_sees_it_run_and_then_what_was_found(place, doctor):
     assert doctor.status(place.model) == {"state": "none"}
     doctor.ask(place.model)
     until(lambda: state(doctor, place) == "done")
-    told = doctor.status(place.model)
-    assert (told["items"], told["failed"]) == (2, 1)
-    assert (told["profile"], told["agreed"]) == (BEST, False)
+    status = doctor.status(place.model)
+    assert (status["items"], status["failed"]) == (2, 1)
+    assert (status["profile"], status["agreed"]) == (BEST, False)
     assert doctor.report(place.model)["results"] == REPORT["results"]
 
 
@@ -167,8 +167,8 @@ def test_a_profile_is_used_once_it_was_agreed_to(place, doctor):
     settings = Settings(paths=paths)
 
     def used(settings):
-        told = app.cosyvoice_arguments(settings, place.path)
-        return told["precision"], told["steps"]
+        arguments = app.cosyvoice_arguments(settings, place.path)
+        return arguments["precision"], arguments["steps"]
 
     with pytest.raises(NotFound):
         doctor.agree(place.model)

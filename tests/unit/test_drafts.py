@@ -42,10 +42,10 @@ def test_anothers_clip_and_one_that_is_gone_are_nothing_to_go_on_from(drafts):
 def test_the_joint_neither_clicks_nor_is_silent():
     x = 0.3 * np.sin(2 * np.pi * 200 * np.arange(24000) / 24000).astype(np.float32)
     one, other = Clip(x[:-30], 24000), Clip(x, 24000)  # 90 degrees apart where they meet
-    made = joined(one, other)
-    assert len(made.samples) == len(one.samples) + len(other.samples) - 480
-    assert np.abs(np.diff(made.samples)).max() < 1.3 * np.abs(np.diff(x)).max()
-    assert np.abs(made.samples[23400:24100]).max() > 0.15
+    joined_clip = joined(one, other)
+    assert len(joined_clip.samples) == len(one.samples) + len(other.samples) - 480
+    assert np.abs(np.diff(joined_clip.samples)).max() < 1.3 * np.abs(np.diff(x)).max()
+    assert np.abs(joined_clip.samples[23400:24100]).max() > 0.15
 
 
 def test_of_two_rates_the_higher_one_is_kept():

@@ -40,20 +40,24 @@ class Listening(FakeEngine):
     def encode(self, samples, rate, transcript, language):
         self.began.set()
         assert self.may.wait(20)
-        made = super().encode(samples, rate, transcript, language)
+        prompt = super().encode(samples, rate, transcript, language)
         self.encoded.append((len(samples), transcript))
-        return replace(made, fingerprint=f"{made.fingerprint}-{transcript}") if self.words else made
+        return (
+            replace(prompt, fingerprint=f"{prompt.fingerprint}-{transcript}")
+            if self.words
+            else prompt
+        )
 
 
 def open_studio(tmp_path, engine, **limits) -> Studio:
-    made = Studio(
+    new_studio = Studio(
         Settings(
             paths=replace(Paths(), data_dir=tmp_path, assets=tmp_path),
             limits=replace(Limits(), **limits),
         )
     )
-    made.start(lambda: engine).join(20)
-    return made
+    new_studio.start(lambda: engine).join(20)
+    return new_studio
 
 
 @pytest.fixture
@@ -63,10 +67,10 @@ def engine():
 
 @pytest.fixture
 def studio(tmp_path, engine):
-    made = open_studio(tmp_path, engine)
-    yield made
+    studio = open_studio(tmp_path, engine)
+    yield studio
     engine.may.set()
-    made.close()
+    studio.close()
 
 
 def until(what) -> None:
@@ -114,7 +118,7 @@ def test_two_of_the_same_sound_are_one_to_the_engine_until_both_are_gone(studio,
 
 def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, engine):
     voice = add(studio)
-    want, _ = speak(studio, instruction=LONG, voice_id=voice.id, seed=3)
+    expected, _ = speak(studio, instruction=LONG, voice_id=voice.id, seed=3)
     job = studio.synthesis.open(
         ME, text_in="Hello there.", voice_id=voice.id, mode="instruct", instruction=LONG, seed=3
     )
@@ -122,8 +126,8 @@ def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, eng
     until(lambda: job.produced >= RATE)
     studio.voices.delete(ME, voice.id)
     assert len(engine.kept) == 1 and not engine.forgotten, "it is in use"
-    assert finish(studio, job).state == "done" and job.pcm(0, job.produced) == want.pcm(
-        0, want.produced
+    assert finish(studio, job).state == "done" and job.pcm(0, job.produced) == expected.pcm(
+        0, expected.produced
     )
     until(lambda: not engine.kept)
 
@@ -165,12 +169,12 @@ def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, 
 
 def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_so(studio, engine):
     engine.may.clear()
-    voice, told = add(studio), []
+    voice, codes = add(studio), []
 
     def ask():
-        with pytest.raises(NotFound) as gone:
+        with pytest.raises(NotFound) as exc_info:
             studio.synthesis.open(ME, text_in="Hello.", voice_id=voice.id)
-        told.append(gone.value.code)
+        codes.append(exc_info.value.code)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -185,7 +189,7 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
     asking.join(20)
     until(lambda: not studio.prompts._coming)
     assert (
-        told == ["voice_gone"]
+        codes == ["voice_gone"]
         and not engine.kept
         and not studio.prompts._users
         and studio.engine_manager._seat.leases == 0
@@ -200,9 +204,9 @@ def test_a_clip_that_is_pushed_out_goes_with_all_that_was_made_of_it(tmp_path, e
     for seed in (1, 2, 3):
         last = studio.drafts.make(ME, clip(5, seed=seed))
     until(lambda: not studio.prompts._coming)
-    for gone in (first, cleaned):
+    for draft in (first, cleaned):
         with pytest.raises(NotFound):
-            studio.drafts.get(ME, gone.id)
+            studio.drafts.get(ME, draft.id)
     assert len(engine.kept) == len(studio.drafts._drafts) and last.id in studio.drafts._drafts
     assert not any(clip is first.clip for clip, _ in studio.drafts._cleaned.values())
     studio.close()
@@ -237,14 +241,14 @@ def test_the_prompt_of_a_clip_serves_the_voice_that_is_saved_from_it(studio, eng
     until(lambda: list(tmp_path.rglob("*.prompt")))
     [prompt] = studio.prompts._kept.values()
     studio.close()
-    again = open_studio(tmp_path, after := Listening())
-    told = speak(again, voice_id=voice.id)[1]
+    second_studio = open_studio(tmp_path, after := Listening())
+    snapshot = speak(second_studio, voice_id=voice.id)[1]
     assert (
-        told.state == "done"
+        snapshot.state == "done"
         and not after.encoded
-        and list(again.prompts._kept.values()) == [prompt]
+        and list(second_studio.prompts._kept.values()) == [prompt]
     ), "by the same name, after a restart"
-    again.close()
+    second_studio.close()
 
 
 def test_a_voice_saved_while_its_clip_is_listened_to_waits_for_that(studio, engine, tmp_path):
@@ -261,11 +265,11 @@ def test_an_engine_that_reads_the_transcript_is_told_it(tmp_path):
     studio = open_studio(tmp_path, engine := Listening(words=True))
     draft = studio.drafts.make(ME, clip(5))
     plain = studio.drafts.save(ME, draft.id, "Lin", "", "me")
-    told = studio.drafts.save(ME, draft.id, "Lin", "Hello there.", "me")
-    for voice in (plain, told, plain):
+    voice_with_text = studio.drafts.save(ME, draft.id, "Lin", "Hello there.", "me")
+    for voice in (plain, voice_with_text, plain):
         speak(studio, voice_id=voice.id)
     assert [words for _, words in engine.encoded] == ["", "Hello there."]
-    changed = studio.voices.change(ME, told.id, transcript="Something else.")
+    changed = studio.voices.change(ME, voice_with_text.id, transcript="Something else.")
     speak(studio, voice_id=changed.id)
     assert [words for _, words in engine.encoded] == ["", "Hello there.", "Something else."], (
         "its prompt was of other words"
@@ -281,5 +285,8 @@ def test_what_a_clip_is_heard_as_is_what_is_kept_of_it(studio):
         gain=True,
     )
     voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
-    heard, kept = studio.drafts.reference(draft), audio.decode(studio.voices.sample(ME, voice.id))
-    assert heard.rate == kept.rate and np.array_equal(heard.samples, kept.samples)
+    reference, sample = (
+        studio.drafts.reference(draft),
+        audio.decode(studio.voices.sample(ME, voice.id)),
+    )
+    assert reference.rate == sample.rate and np.array_equal(reference.samples, sample.samples)

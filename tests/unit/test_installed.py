@@ -58,8 +58,8 @@ def test_models_are_found_whatever_their_folders_are_called(tmp_path):
     (root / "notes").mkdir()
     (root / "README.md").write_text("x")
     model(root / ".trash" / "old")
-    told = [(m.name, m.engine, m.is_whole) for m in app.models_here(settings(tmp_path))]
-    assert told == [
+    models = [(m.name, m.engine, m.is_whole) for m in app.models_here(settings(tmp_path))]
+    assert models == [
         ("CosyVoice3-mine", "cosyvoice1", True),
         ("b", "cosyvoice3", True),
         ("c", "cosyvoice3", True),
@@ -132,8 +132,8 @@ def test_lite_takes_a_300m_on_a_cpu_and_computes_as_usual(tmp_path):
         == begun(tmp_path, device="cpu")
         == "CosyVoice2-0.5B"
     )
-    asked = settings(tmp_path, profile="lite", device="cpu")
-    assert app.cosyvoice_arguments(asked, tmp_path)["profile"] == "balanced"
+    lite_settings = settings(tmp_path, profile="lite", device="cpu")
+    assert app.cosyvoice_arguments(lite_settings, tmp_path)["profile"] == "balanced"
     assert load(
         ["--profile", "lite", "--model", "x", "--engine", "cosyvoice3"], {}
     ).engine == EngineChoice("cosyvoice3", model="x", profile="lite")
@@ -162,7 +162,7 @@ class Held(FakeEngine):
 def shelf():
     """Two models, a and b; `made` has the engines as they come, `open` lets them start."""
     resident = EngineManager()
-    made: list[Held] = []
+    engines: list[Held] = []
     shelf = ModelLibrary(
         resident,
         lambda: [
@@ -170,7 +170,7 @@ def shelf():
             Installed("b", None, "cosyvoice1", True),
             Installed("half", None, "cosyvoice3", False),
         ],
-        lambda model: lambda: made.append(Held(shelf.open, shelf.error)) or made[-1],
+        lambda model: lambda: engines.append(Held(shelf.open, shelf.error)) or engines[-1],
         {},
         chosen=lambda name: shelf.chose.append(name),
     )
@@ -178,7 +178,7 @@ def shelf():
         threading.Event(),
         None,
         [],
-        made,
+        engines,
         resident,
     )
     shelf.open.set()
@@ -271,8 +271,14 @@ def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_
     shelf.error = NotReady(Message("No.", "不行。"))
     shelf.use("b")
     settled(shelf)
-    told = studio.status()
-    assert (told["title"], told["next"], told["failed"], told["failure"], "model" in told) == (
+    status = studio.status()
+    assert (
+        status["title"],
+        status["next"],
+        status["failed"],
+        status["failure"],
+        "model" in status,
+    ) == (
         "a",
         "",
         "b",
@@ -284,8 +290,8 @@ def test_a_program_may_name_the_model_that_speaks_and_is_told_of_the_others(tmp_
 
 # ---- what may be fetched -------------------------------------------------------------------------
 def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
-    known = app.read_manifest(app.MANIFEST)
-    assert set(known) == {
+    manifest = app.read_manifest(app.MANIFEST)
+    assert set(manifest) == {
         "CosyVoice2-0.5B",
         "Fun-CosyVoice3-0.5B-2512",
         "CosyVoice-300M",
@@ -293,15 +299,15 @@ def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
         "CosyVoice-300M-Instruct",
     }
     mine = settings(tmp_path)
-    for spec in known["CosyVoice-300M"].files:
+    for spec in manifest["CosyVoice-300M"].files:
         path = tmp_path / "models" / "CosyVoice-300M" / spec.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     studio = Studio(mine)
     app.set_models(studio, mine)
-    told = {row["name"]: row["state"] for row in studio.status()["models"]}
+    model_states = {row["name"]: row["state"] for row in studio.status()["models"]}
     assert (
-        told == dict.fromkeys(known, "none") | {"CosyVoice-300M": "here"}
+        model_states == dict.fromkeys(manifest, "none") | {"CosyVoice-300M": "here"}
         and studio.status()["model"]["name"] == "CosyVoice2-0.5B"
     )
     with pytest.raises(NotFound):

@@ -45,7 +45,7 @@ class Cranked:
 
 
 def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local/x") -> SpeechJob:
-    made = SpeechJob(
+    new_job = SpeechJob(
         name,
         SpeechRequest(name, "hello", "v", seed=1, priority=priority),
         owner,
@@ -54,8 +54,8 @@ def job(name: str, credit: int = 1 << 40, priority: int = 0, owner: str = "local
         "e",
         "1",
     )
-    made.credit = credit
-    return made
+    new_job.credit = credit
+    return new_job
 
 
 def run(engine, jobs):
@@ -117,23 +117,23 @@ def test_background_work_waits_for_listeners():
 
 
 def test_an_engine_with_long_steps_in_the_background_is_told_when_a_listener_waits():
-    engine, told = Cranked(), []
-    engine.make_way = told.append
+    engine, calls = Cranked(), []
+    engine.make_way = calls.append
     engine.gate.clear()
     lanes, _, done = run(engine, [job("batch", priority=5)])
     end = lambda j: None  # noqa: E731
     while not any(s.step_since_s for s in lanes._slots):
         time.sleep(0.005)
     lanes.add(job("more", priority=5), None, end)
-    assert told == [], "background work waits for its turn"
+    assert calls == [], "background work waits for its turn"
     sated = job("sated", credit=0)
     lanes.add(sated, None, end)
-    assert told == [], "nobody is in want of sound"
+    assert calls == [], "nobody is in want of sound"
     sated.credit = 20000
     lanes.poke()
-    assert told == [0]
+    assert calls == [0]
     lanes.add(job("now"), None, end)
-    assert told == [0, 0]
+    assert calls == [0, 0]
     engine.gate.set()
     assert done.wait(10)
     lanes.close()
@@ -399,14 +399,14 @@ def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
     is no way around it.
     """
     for bound in (0, 50):
-        engine, hall = Placed(), SchedulerPool(20, bound)
-        hall.add_job(engine)
-        gate = Admission(hall.capacity, hall.n_wanting_audio, max_waiting=8, max_each=9)
+        engine, pool = Placed(), SchedulerPool(20, bound)
+        pool.add_job(engine)
+        gate = Admission(pool.capacity, pool.n_wanting_audio, max_waiting=8, max_each=9)
         jobs = [job(n, credit=1) for n in "abc"]
 
-        def begin(j, hall=hall, engine=engine):
+        def begin(j, pool=pool, engine=engine):
             j.move("running")
-            hall.of(engine).add(j, None, gate.done)  # noqa: B023
+            pool.of(engine).add(j, None, gate.done)  # noqa: B023
 
         for j in jobs:
             gate.enter(j, begin)
@@ -415,10 +415,10 @@ def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
         gate.next()
         assert gate.n_waiting == 1
         jobs[0].is_cancelled = True
-        hall.poke()
+        pool.poke()
         engine.until_begun("c")
         assert gate.n_waiting == 0 and engine.most == 2
-        hall.close()
+        pool.close()
 
 
 def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measure_alone():

@@ -62,71 +62,75 @@ class Told:
         self.lanes.add(self.job, None, lambda _: self.over.set())
         return self
 
-    def until(self, want) -> bool:
+    def until(self, condition) -> bool:
         pause = threading.Event()
-        return any(want() or pause.wait(0.01) for _ in range(1000))
+        return any(condition() or pause.wait(0.01) for _ in range(1000))
 
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_who_waits_for_a_writer_holds_nobody_up_and_is_neither_late_nor_stalled(reads):
-    told = Told(engine := Reading(reads), stall_s=0.2)
-    told.text.push("Hello there, ")
-    told.begin()
-    assert told.until(lambda: told.job.produced)
-    assert not told.over.wait(0.8), "four times as long as an engine may stand still"
-    assert not told.job.wants_audio and told.lanes.n_wanting_audio == 0, "it takes nobody's place"
+    session = Told(engine := Reading(reads), stall_s=0.2)
+    session.text.push("Hello there, ")
+    session.begin()
+    assert session.until(lambda: session.job.produced)
+    assert not session.over.wait(0.8), "four times as long as an engine may stand still"
+    assert not session.job.wants_audio and session.lanes.n_wanting_audio == 0, (
+        "it takes nobody's place"
+    )
     other, done = job("other"), threading.Event()
     other.move("running")
-    told.lanes.add(other, None, lambda _: done.set())
+    session.lanes.add(other, None, lambda _: done.set())
     assert done.wait(5), "the only lane is free"
-    told.text.push("and good bye. ")
-    told.text.end()
+    session.text.push("and good bye. ")
+    session.text.end()
     assert (
-        told.over.wait(5)
-        and told.job.snapshot().state == "saving"
-        and told.job.snapshot().error is None
+        session.over.wait(5)
+        and session.job.snapshot().state == "saving"
+        and session.job.snapshot().error is None
     )
-    assert told.job.underruns == 0 and told.lanes.load_factor == 1.0, "what came late was the text"
+    assert session.job.underruns == 0 and session.lanes.load_factor == 1.0, (
+        "what came late was the text"
+    )
     assert len([s for s in engine.steps if s.startswith("text")]) == 2
-    told.lanes.close()
+    session.lanes.close()
 
 
 def test_an_engine_that_hangs_over_a_text_is_given_up():
-    told = Told(engine := Reading(True, hangs="And now it hangs."), stall_s=0.3)
-    told.text.push("Hello there, ")
-    told.begin()
-    assert told.until(lambda: told.job.produced)
-    told.text.push("And now it hangs. ")
-    assert told.over.wait(10) and isinstance(told.job.snapshot().error, EngineStalled)
+    session = Told(engine := Reading(True, hangs="And now it hangs."), stall_s=0.3)
+    session.text.push("Hello there, ")
+    session.begin()
+    assert session.until(lambda: session.job.produced)
+    session.text.push("And now it hangs. ")
+    assert session.over.wait(10) and isinstance(session.job.snapshot().error, EngineStalled)
     engine.hung.set()
-    told.lanes.close()
+    session.lanes.close()
 
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_cancel_ends_it_while_it_waits(reads):
-    told = Told(engine := Reading(reads))
-    told.text.push("Hello there, ")
-    told.begin()
-    assert told.until(lambda: told.job.produced and (told.text.is_starved or not reads))
-    told.job.is_cancelled = True
-    told.text.close()
-    told.lanes.poke()
-    assert told.over.wait(5) and isinstance(told.job.snapshot().error, Cancelled)
+    session = Told(engine := Reading(reads))
+    session.text.push("Hello there, ")
+    session.begin()
+    assert session.until(lambda: session.job.produced and (session.text.is_starved or not reads))
+    session.job.is_cancelled = True
+    session.text.close()
+    session.lanes.poke()
+    assert session.over.wait(5) and isinstance(session.job.snapshot().error, Cancelled)
     assert not reads or engine.closed.wait(5)
-    assert told.until(lambda: not [t for t in threading.enumerate() if t.name == "lane-text"])
-    told.lanes.close()
+    assert session.until(lambda: not [t for t in threading.enumerate() if t.name == "lane-text"])
+    session.lanes.close()
 
 
 def test_no_more_is_made_than_the_reader_takes_and_the_end_needs_no_credit():
-    told = Told(engine := Reading(False))
-    told.job.credit = 24000  # two clauses of half a second
-    told.text.push("One two three. Four five six. Seven eight nine. ")
-    told.begin()
-    assert told.until(lambda: told.job.produced == 24000)
-    assert not told.over.wait(0.3) and len(engine.steps) == 2
-    told.job.grant(36000)
-    told.lanes.poke()
-    assert told.until(lambda: told.job.produced == 36000)
-    told.text.end()
-    assert told.over.wait(5) and told.job.snapshot().state == "saving"
-    told.lanes.close()
+    session = Told(engine := Reading(False))
+    session.job.credit = 24000  # two clauses of half a second
+    session.text.push("One two three. Four five six. Seven eight nine. ")
+    session.begin()
+    assert session.until(lambda: session.job.produced == 24000)
+    assert not session.over.wait(0.3) and len(engine.steps) == 2
+    session.job.grant(36000)
+    session.lanes.poke()
+    assert session.until(lambda: session.job.produced == 36000)
+    session.text.end()
+    assert session.over.wait(5) and session.job.snapshot().state == "saving"
+    session.lanes.close()

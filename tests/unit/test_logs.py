@@ -10,14 +10,14 @@ import pytest
 from webui.logs import REQUEST_ID, OneLine, failure, mark, request_id
 
 
-def told(message: str, *given, error: BaseException | None = None) -> str:
+def told(message: str, *args, error: BaseException | None = None) -> str:
     record = logging.LogRecord(
         "a.b",
         logging.ERROR,
         "x.py",
         1,
         message,
-        given,
+        args,
         (type(error), error, error.__traceback__) if error else None,
     )
     return OneLine().format(record)

@@ -35,9 +35,9 @@ class Wire:
 
     def fetcher(self, root):
         def make(source):
-            made = ModelFetcher(root, source, MODEL)
-            made.fetch = lambda progress, stop: self._fetch(made, progress, stop)
-            return made
+            model_fetcher = ModelFetcher(root, source, MODEL)
+            model_fetcher.fetch = lambda progress, stop: self._fetch(model_fetcher, progress, stop)
+            return model_fetcher
 
         return make
 
@@ -59,37 +59,37 @@ class Wire:
         progress(Progress("b.pt", 10 + len(BODY), 10 + len(BODY), 1000.0))
 
 
-def until(want, limit_s=5.0):
+def until(condition, limit_s=5.0):
     end = time.monotonic() + limit_s
-    while not want() and time.monotonic() < end:
+    while not condition() and time.monotonic() < end:
         time.sleep(0.01)
-    assert want()
+    assert condition()
 
 
 def test_it_goes_from_none_to_present_and_brings_the_engine(tmp_path):
-    wire, came = Wire(), threading.Event()
-    model = ModelDownload(wire.fetcher(tmp_path), came.set)
+    wire, ready_event = Wire(), threading.Event()
+    model = ModelDownload(wire.fetcher(tmp_path), ready_event.set)
     assert model.status()["state"] == "none" and model.status()["b"] == "0.1 MB"
     model.fetch()
-    assert came.wait(5)
-    told = model.status()
-    assert told["state"] == "present" and told["p"] == 100
-    assert ModelDownload(wire.fetcher(tmp_path), came.set).status()["state"] == "present"
+    assert ready_event.wait(5)
+    status = model.status()
+    assert status["state"] == "present" and status["p"] == 100
+    assert ModelDownload(wire.fetcher(tmp_path), ready_event.set).status()["state"] == "present"
 
 
 def test_pause_and_go_on_from_another_source(tmp_path):
-    wire, came = Wire(), threading.Event()
+    wire, ready_event = Wire(), threading.Event()
     wire.gate.clear()
-    model = ModelDownload(wire.fetcher(tmp_path), came.set)
+    model = ModelDownload(wire.fetcher(tmp_path), ready_event.set)
     model.fetch()
     until(lambda: "m" in model.status())
     model.fetch()
     model.pause()
     model.pause()
-    assert model.status()["state"] == "paused" and not came.is_set()
+    assert model.status()["state"] == "paused" and not ready_event.is_set()
     wire.gate.set()
     model.fetch("hf-mirror")
-    assert came.wait(5) and wire.asked == ["modelscope", "hf-mirror"]
+    assert ready_event.wait(5) and wire.asked == ["modelscope", "hf-mirror"]
     for other in ("ftp-somewhere", "http://127.0.0.1:1/inside", "https://example.com"):
         with pytest.raises(BadInput) as refused:
             model.fetch(other)
@@ -119,11 +119,11 @@ def test_another_source_is_named_with_the_reason_for_leaving_the_first(tmp_path)
     wire.gate.clear()
     model.fetch("hf-mirror")
     until(lambda: "m" in model.status())
-    told = model.status()
-    assert told["source"] == "hf-mirror" and "reason" not in told, (
+    status = model.status()
+    assert status["source"] == "hf-mirror" and "reason" not in status, (
         "the new source has no fault of its own"
     )
-    assert told["left"] == {
+    assert status["left"] == {
         "source": "modelscope",
         "reason": "No answer from the source.",
         "reason_zh": "No answer from the source.",

@@ -52,11 +52,11 @@ def made(root: Path, hub: str, model: Model) -> ModelFetcher:
 
 def test_all_files_of_each_model_come_from_each_hub(origin, tmp_path, hub, published):
     origin.redirect = origin.base + "/cdn/{path}"
-    fetch, seen = made(tmp_path, hub, published), []
-    fetch.fetch(seen.append, NoWait())
+    fetch, progress = made(tmp_path, hub, published), []
+    fetch.fetch(progress.append, NoWait())
     assert files(tmp_path) == set(origin.content) and fetch.plan().missing == ()
     assert fetch.verify() == fetch.unknown() == fetch.unexpected() == []
-    assert seen[-1].done == seen[-1].total == sum(map(len, origin.content.values()))
+    assert progress[-1].done == progress[-1].total == sum(map(len, origin.content.values()))
     names = published.repositories[hub]
     assert all(path.split("?")[0].startswith("/cdn/") or names in path for path in origin.paths)
 
@@ -69,14 +69,14 @@ def test_a_missing_optional_file_ends_neither_fetch_nor_plan_nor_verification(
     origin.gone = {SPEAKERS: status}
     fetch = made(tmp_path, hub, published)
     if is_optional or SPEAKERS not in origin.content:
-        seen = []
-        fetch.fetch(seen.append, NoWait())
+        progress = []
+        fetch.fetch(progress.append, NoWait())
         assert fetch.plan().is_complete and fetch.verify() == []
         assert files(tmp_path) == set(origin.content) - {SPEAKERS}
-        assert seen[-1].done == seen[-1].total
-        asked = len(origin.paths)
+        assert progress[-1].done == progress[-1].total
+        n_requests = len(origin.paths)
         fetch.fetch(cancelled=NoWait())
-        assert len(origin.paths) == asked, "complete without it"
+        assert len(origin.paths) == n_requests, "complete without it"
     else:
         with pytest.raises(NotReady) as fault:
             fetch.fetch(cancelled=NoWait())

@@ -61,13 +61,13 @@ def test_a_disk_without_room_keeps_what_came(origin, disk, source):
         fetcher(origin, root, source=source).fetch(cancelled=NoWait())
     assert fault.value.code == "storage"
     assert "disk is full" in fault.value.en and "磁盘已满" in fault.value.zh
-    kept = begun(root)
-    assert 0 < kept < len(BIG)
+    n_bytes = begun(root)
+    assert 0 < n_bytes < len(BIG)
     assert grow()
-    asked = len(origin.ranges_asked("big.pt"))
+    n_requests = len(origin.ranges_asked("big.pt"))
     fetcher(origin, root, source=source).fetch(cancelled=NoWait())
     assert is_whole(root)
-    assert origin.ranges_asked("big.pt")[asked].startswith(f"bytes={kept}-")
+    assert origin.ranges_asked("big.pt")[n_requests].startswith(f"bytes={n_bytes}-")
 
 
 def test_a_limit_on_a_files_size_is_a_full_disk(origin, tmp_path, source):

@@ -19,14 +19,14 @@ UNFINISHED = "part/big.pt.incomplete"
 
 
 def test_brings_what_is_missing_and_only_that(origin, tmp_path, source):
-    seen = []
-    fetcher(origin, tmp_path, source=source).fetch(seen.append)
+    progress = []
+    fetcher(origin, tmp_path, source=source).fetch(progress.append)
     assert is_whole(tmp_path) and fetcher(origin, tmp_path).plan().is_complete
-    done = [p.done for p in seen]
-    assert done == sorted(done) and done[-1] == seen[-1].total == len(BIG) + len(SMALL)
-    asked = len(origin.paths)
+    done = [p.done for p in progress]
+    assert done == sorted(done) and done[-1] == progress[-1].total == len(BIG) + len(SMALL)
+    n_requests = len(origin.paths)
     fetcher(origin, tmp_path, source=source).fetch()
-    assert len(origin.paths) == asked, "nobody is asked when everything is here"
+    assert len(origin.paths) == n_requests, "nobody is asked when everything is here"
     (tmp_path / "model.yaml").unlink()
     assert [s.path for s in fetcher(origin, tmp_path).plan().missing] == ["model.yaml"]
     fetcher(origin, tmp_path, source=source).fetch()
@@ -38,7 +38,7 @@ def test_a_broken_connection_is_taken_up_where_it_ended(origin, tmp_path, source
     fetcher(origin, tmp_path, source=source).fetch(cancelled=NoWait())
     assert is_whole(tmp_path)
     first, *later = origin.ranges_asked("big.pt")
-    starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in later]
+    starts = [int(range_header.removeprefix("bytes=").rstrip("-")) for range_header in later]
     assert first is None and len(starts) == 2
     for start, cut in zip(starts, (1_500_000, 2_500_000), strict=True):
         assert cut - 2 * model_hub.CHUNK_BYTES < start <= cut
@@ -50,12 +50,12 @@ def test_gives_up_after_bounded_tries_and_a_later_run_resumes(origin, tmp_path, 
         fetcher(origin, tmp_path, source=source).fetch(cancelled=NoWait())
     assert "part/big.pt" in fault.value.en and fault.value.code == "model_fetch"
     assert 3 < len(origin.ranges_asked("big.pt")) < 20
-    kept = (tmp_path / UNFINISHED).stat().st_size
-    assert 1_500_000 < kept <= 2_000_000 and not (tmp_path / "part/big.pt").exists()
-    assert fetcher(origin, tmp_path).plan().bytes == len(BIG) - kept
+    n_bytes = (tmp_path / UNFINISHED).stat().st_size
+    assert 1_500_000 < n_bytes <= 2_000_000 and not (tmp_path / "part/big.pt").exists()
+    assert fetcher(origin, tmp_path).plan().bytes == len(BIG) - n_bytes
     origin.cuts = []
     fetcher(origin, tmp_path, source=source).fetch()
-    assert is_whole(tmp_path) and origin.ranges_asked("big.pt")[-1] == f"bytes={kept}-"
+    assert is_whole(tmp_path) and origin.ranges_asked("big.pt")[-1] == f"bytes={n_bytes}-"
 
 
 def test_what_one_source_began_another_one_ends(origin, tmp_path):
@@ -128,10 +128,10 @@ def test_cancelled_in_a_file_and_taken_up_again(origin, tmp_path, source):
         fetcher(origin, tmp_path, source=source).fetch(
             lambda p: stop.set() if p.done > 1_000_000 else None, stop
         )
-    kept = (tmp_path / UNFINISHED).stat().st_size
-    assert 0 < kept < len(BIG)
+    n_bytes = (tmp_path / UNFINISHED).stat().st_size
+    assert 0 < n_bytes < len(BIG)
     fetcher(origin, tmp_path, source=source).fetch()
-    assert is_whole(tmp_path) and origin.ranges_asked("big.pt") == [None, f"bytes={kept}-"]
+    assert is_whole(tmp_path) and origin.ranges_asked("big.pt") == [None, f"bytes={n_bytes}-"]
 
 
 def test_cancelled_before_the_first_byte_asks_for_none(origin, tmp_path, source):

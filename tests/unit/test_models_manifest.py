@@ -85,11 +85,11 @@ def test_a_broken_manifest_is_named(tmp_path, text):
 def test_the_manifest_names_just_the_files_that_the_engine_reads(name):
     from webui.engine.cosyvoice.registry import MODEL_SPECS
 
-    made = read_manifest(MANIFEST)[name]
-    family = next(f for f in MODEL_SPECS.values() if f.engine == made.engine)
-    wanted = {*family.required, *(c.file for c in family.components.values())}
-    assert wanted <= {s.path for s in made.files} <= wanted | {"spk2info.pt"}
-    assert all(s.fits(s.size) and not s.fits(130) for s in made.files), (
+    model = read_manifest(MANIFEST)[name]
+    family = next(f for f in MODEL_SPECS.values() if f.engine == model.engine)
+    expected = {*family.required, *(c.file for c in family.components.values())}
+    assert expected <= {s.path for s in model.files} <= expected | {"spk2info.pt"}
+    assert all(s.fits(s.size) and not s.fits(130) for s in model.files), (
         "a pointer is never taken for a file"
     )
 
@@ -104,22 +104,24 @@ def test_a_size_that_nobody_knows_may_be_far_off_but_not_beyond_reason(tmp_path)
 
 
 def test_what_the_tuned_releases_need_is_optional_elsewhere():
-    made = read_manifest(MANIFEST)
+    manifest = read_manifest(MANIFEST)
     need = {
         name
-        for name, m in made.items()
+        for name, m in manifest.items()
         for s in m.files
         if s.path == "spk2info.pt" and not s.optional
     }
     assert need == {"CosyVoice-300M-SFT", "CosyVoice-300M-Instruct"}
-    assert all(not s.exact for m in made.values() for s in m.files), "others' figures: never refuse"
-    assert all(s.path == "spk2info.pt" for m in made.values() for s in m.files if s.optional)
+    assert all(not s.exact for m in manifest.values() for s in m.files), (
+        "others' figures: never refuse"
+    )
+    assert all(s.path == "spk2info.pt" for m in manifest.values() for s in m.files if s.optional)
 
 
 def test_addresses():
-    path, made = "CosyVoice-BlankEN/vocab.json", read_manifest(MANIFEST)["CosyVoice2-0.5B"]
+    path, model = "CosyVoice-BlankEN/vocab.json", read_manifest(MANIFEST)["CosyVoice2-0.5B"]
     urls = [
-        store.source_at(source).address(made.repositories.get(source, ""), path)
+        store.source_at(source).address(model.repositories.get(source, ""), path)
         for source in ("hf-mirror", "https://own.example/m/")
     ]
     assert urls == [
@@ -129,7 +131,7 @@ def test_addresses():
     ]
     for wrong in ("ftp://x", "https://", "file:///etc/passwd", "modelscope.cn"):
         with pytest.raises(BadInput):
-            ModelFetcher(Path("x"), wrong, made)
+            ModelFetcher(Path("x"), wrong, model)
 
 
 @pytest.mark.parametrize(

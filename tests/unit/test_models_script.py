@@ -32,15 +32,17 @@ def until(is_true, limit_s: float = 30.0) -> None:
 
 
 def test_the_script_offline_and_with_a_server_that_has_nothing(origin, tmp_path):
-    told = script("--offline", "--dir", str(tmp_path))
-    assert told.returncode == 1 and "llm.pt" in told.stderr and origin.asked == []
-    told = script("--source", origin.url, "--dir", str(tmp_path))
+    process = script("--offline", "--dir", str(tmp_path))
+    assert process.returncode == 1 and "llm.pt" in process.stderr and origin.asked == []
+    process = script("--source", origin.url, "--dir", str(tmp_path))
     assert (
-        told.returncode == 1 and "HTTP 404" in told.stderr and "404" in told.stderr.splitlines()[-2]
+        process.returncode == 1
+        and "HTTP 404" in process.stderr
+        and "404" in process.stderr.splitlines()[-2]
     )
     assert (
-        origin.url in told.stderr.splitlines()[-1]
-        and "--source modelscope or --source hf-mirror" in told.stderr.splitlines()[-1]
+        origin.url in process.stderr.splitlines()[-1]
+        and "--source modelscope or --source hf-mirror" in process.stderr.splitlines()[-1]
     )
     assert script("Nothing", "--dir", str(tmp_path)).returncode == 2
 
@@ -78,8 +80,8 @@ def test_the_script_interrupted_keeps_what_came_and_goes_on(origin, tmp_path):
         and (part.parent / "config.json").stat().st_size == 659
     )
     origin.hang = None
-    told = script("--source", origin.url, "--dir", str(tmp_path))
-    assert "HTTP 404" in told.stderr and "vocab.json" in told.stderr, (
+    result = script("--source", origin.url, "--dir", str(tmp_path))
+    assert "HTTP 404" in result.stderr and "vocab.json" in result.stderr, (
         "the server has no more than that"
     )
     assert (part.parent / "merges.txt").stat().st_size == sizes["CosyVoice-BlankEN/merges.txt"]

@@ -69,9 +69,13 @@ def test_an_exact_checksum_that_is_wrong_is_refused_and_leaves_nothing(origin, t
 
 
 def test_an_expected_checksum_that_differs_is_a_warning(origin, tmp_path, source, caplog):
-    made = fetcher(origin, tmp_path, sha256=WRONG, source=source)
-    made.fetch(cancelled=NoWait())
-    assert is_whole(tmp_path) and made.verify() == [] and made.unexpected() == ["part/big.pt"]
+    model_fetcher = fetcher(origin, tmp_path, sha256=WRONG, source=source)
+    model_fetcher.fetch(cancelled=NoWait())
+    assert (
+        is_whole(tmp_path)
+        and model_fetcher.verify() == []
+        and model_fetcher.unexpected() == ["part/big.pt"]
+    )
     assert "part/big.pt" in caplog.text and len(origin.ranges_asked("big.pt")) == 1
 
 

@@ -83,7 +83,7 @@ def test_the_right_speaker_is_the_nearest_reference():
 
 
 def test_figures_of_a_voice():
-    found = figures(
+    voice_figures = figures(
         [
             said("zh", 4.0),
             said("zh", 3.0, own=0.4),
@@ -91,13 +91,17 @@ def test_figures_of_a_voice():
             said("en", 2.5, n_wrong=1, n_words=8),
         ]
     )
-    assert found["mos zh"].value == 3.5 and found["lowest mos zh"].value == 3.0
-    assert found["mos en"].value == 2.25 and found["lowest mos en"].value == 2.0
-    assert found["right zh"] == Figure(0.5, 2) and found["right en"] == Figure(1.0, 2)
-    assert found["similarity zh"].value == pytest.approx(0.6)
-    assert found["others zh"].value == pytest.approx(0.5)
-    assert found["word error en"] == Figure(0.2, 10), "of all words, not the sentences' mean"
-    assert "word error zh" not in found and "tones zh" not in found
+    assert voice_figures["mos zh"].value == 3.5 and voice_figures["lowest mos zh"].value == 3.0
+    assert voice_figures["mos en"].value == 2.25 and voice_figures["lowest mos en"].value == 2.0
+    assert voice_figures["right zh"] == Figure(0.5, 2) and voice_figures["right en"] == Figure(
+        1.0, 2
+    )
+    assert voice_figures["similarity zh"].value == pytest.approx(0.6)
+    assert voice_figures["others zh"].value == pytest.approx(0.5)
+    assert voice_figures["word error en"] == Figure(0.2, 10), (
+        "of all words, not the sentences' mean"
+    )
+    assert "word error zh" not in voice_figures and "tones zh" not in voice_figures
 
 
 def test_tones_are_compared_within_a_voice():
@@ -166,9 +170,9 @@ def test_sentences_are_ordinary_in_length_and_their_files_have_names():
 
 
 def test_the_references_are_six_and_in_turn():
-    found = script.references()
-    assert [r.language for r in found] == ["zh", "en"] * 3
-    assert all(r.transcript and r.samples.dtype == np.float32 for r in found)
+    references = script.references()
+    assert [r.language for r in references] == ["zh", "en"] * 3
+    assert all(r.transcript and r.samples.dtype == np.float32 for r in references)
 
 
 class FakeEngine:
@@ -235,8 +239,8 @@ def fake(monkeypatch):
 
 
 def test_the_whole_table_and_its_files(fake, tmp_path, capsys):
-    given = ["--sentences", "1", "--references", "2", "--out", str(tmp_path / "out")]
-    assert script.main([*given, "--json", str(tmp_path / "all.json")]) == 1, "2.0 is missed"
+    options = ["--sentences", "1", "--references", "2", "--out", str(tmp_path / "out")]
+    assert script.main([*options, "--json", str(tmp_path / "all.json")]) == 1, "2.0 is missed"
     out = capsys.readouterr().out
     assert "MISSED" in out and "pinyin" in out
     assert len(list((tmp_path / "out" / "natural").glob("*.wav"))) == 4

@@ -45,9 +45,9 @@ def open_to_others(root: Path) -> dict[str, str]:
 
 
 def studio_at(data: Path) -> Studio:
-    made = Studio(Settings(paths=replace(Paths(), data_dir=data)))
-    made.start(FakeEngine).join(20)
-    return made
+    studio = Studio(Settings(paths=replace(Paths(), data_dir=data)))
+    studio.start(FakeEngine).join(20)
+    return studio
 
 
 def test_after_a_full_day_nothing_in_the_data_folder_is_open_to_others(tmp_path, loose_umask):

@@ -71,12 +71,12 @@ def test_a_small_answer_is_not_held_back_until_the_one_before_it_was_received():
     """
 
     async def accepted(listener: socket.socket) -> int:
-        told = asyncio.get_running_loop().create_future()
+        writer_future = asyncio.get_running_loop().create_future()
         server = await asyncio.start_server(
-            lambda _, writer: told.set_result(writer), sock=listener
+            lambda _, writer: writer_future.set_result(writer), sock=listener
         )
         _, mine = await asyncio.open_connection(*listener.getsockname())
-        theirs = await asyncio.wait_for(told, 20)
+        theirs = await asyncio.wait_for(writer_future, 20)
         is_on = theirs.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         for writer in (mine, theirs):
             writer.close()

@@ -26,17 +26,17 @@ class Slow(FakeEngine):
         super().__init__()
         self.asked, self.go_on = threading.Event(), threading.Event()
 
-    def encode(self, *given):
+    def encode(self, *args):
         self.asked.set()
         assert self.go_on.wait(20)
-        return super().encode(*given)
+        return super().encode(*args)
 
 
 class Closing(Slow):
     """Closed while it encodes."""
 
-    def encode(self, *given):
-        super().encode(*given)
+    def encode(self, *args):
+        super().encode(*args)
         raise NotReady(Message("The studio is closing.", "工作室正在关闭。"))
 
 
@@ -67,39 +67,43 @@ class Named(FakeEngine):
     def describe(self):
         return replace(super().describe(), name=self.name)
 
-    def encode(self, *given):
+    def encode(self, *args):
         self.heard += 1
-        return replace(super().encode(*given), engine=self.name)
+        return replace(super().encode(*args), engine=self.name)
 
 
 def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_comes_back(
     tmp_path,
 ):
-    store, clip, asked = (
+    store, clip, calls = (
         VoiceStore(tmp_path, tmp_path),
         Clip(np.full(RATE * 2, 0.1, np.float32), RATE),
         [],
     )
 
     def heard() -> Clip:
-        asked.append(1)
+        calls.append(1)
         return clip
 
     voice = replace(VOICE, draft=False)
     store.add(voice, b"RIFF")
     old, new, newer = Named("cosyvoice2"), Named("cosyvoice3"), Named("cosyvoice3", "2")
     prompts = PromptCache(store)
-    for engine, made in ((old, 1), (new, 2), (old, 2), (new, 2), (newer, 3)):
+    for engine, n_encoded in ((old, 1), (new, 2), (old, 2), (new, 2), (newer, 3)):
         prompt = prompts.begin(voice, engine, heard).result(20)
-        assert (prompt.engine, prompt.version, len(asked)) == (engine.name, engine.version, made)
+        assert (prompt.engine, prompt.version, len(calls)) == (
+            engine.name,
+            engine.version,
+            n_encoded,
+        )
     prompts.close()
-    again = PromptCache(store)
+    second_cache = PromptCache(store)
     for engine in (new, old, newer):
-        assert again.begin(voice, engine, heard).result(20).engine == engine.name
-    assert len(asked) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), (
+        assert second_cache.begin(voice, engine, heard).result(20).engine == engine.name
+    assert len(calls) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), (
         "after a restart each is still there"
     )
-    again.close()
+    second_cache.close()
 
 
 class Store(VoiceStore):

@@ -27,9 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def words(tmp_path):
-    made = Pronunciations(PronunciationStore(tmp_path))
-    yield made
-    made.close()
+    dictionary = Pronunciations(PronunciationStore(tmp_path))
+    yield dictionary
+    dictionary.close()
 
 
 def terms(words, owner="local/a") -> dict[str, str]:
@@ -120,9 +120,9 @@ def test_a_dictionary_is_bounded_and_a_refused_change_changes_nothing(words):
         lambda: words.put("local/a", "more", "x"),
         lambda: words.take_in("local/a", b"t1\tchanged\nmore\tx", "tsv"),
     ):
-        with pytest.raises(BadInput) as told:
+        with pytest.raises(BadInput) as exc_info:
             refused()
-        assert told.value.code == "too_many_terms"
+        assert exc_info.value.code == "too_many_terms"
     assert terms(words)["t1"] == "x" and len(terms(words)) == MAX_ROWS
     words.put("local/a", "instead", "x", was=("t1", ""))
     assert len(terms(words)) == MAX_ROWS
@@ -158,9 +158,9 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
         child.wait()
         child.stdout.close()
         words = Pronunciations(PronunciationStore(tmp_path))
-        held = terms(words)
-        assert words.notice() is None and int(held[f"t{last % 900}"][1:]) >= last
-        assert all(f"t{n % 900}" in held for n in range(max(0, last - 800), last + 1))
+        readings = terms(words)
+        assert words.notice() is None and int(readings[f"t{last % 900}"][1:]) >= last
+        assert all(f"t{n % 900}" in readings for n in range(max(0, last - 800), last + 1))
         words.close()
 
 
@@ -206,13 +206,13 @@ def test_a_damaged_file_is_set_aside_and_told(words, tmp_path, harm):
         file.write_bytes(whole.replace(b"term0300", b"term\xff\xfe00"))
     before = file.read_bytes()
     words = Pronunciations(PronunciationStore(tmp_path))
-    with pytest.raises(StorageDamaged) as told:
+    with pytest.raises(StorageDamaged) as exc_info:
         words.list("local/a")
-    assert told.value.code == "dictionary_damaged" and "损坏" in told.value.zh
+    assert exc_info.value.code == "dictionary_damaged" and "损坏" in exc_info.value.zh
     aside = list(tmp_path.glob("pronunciations.damaged-*.sqlite"))
-    assert len(aside) == 1 and aside[0].read_bytes() == before and aside[0].name in told.value.en, (
-        "nothing of it is lost"
-    )
+    assert (
+        len(aside) == 1 and aside[0].read_bytes() == before and aside[0].name in exc_info.value.en
+    ), "nothing of it is lost"
     assert words.notice()["file"] == aside[0].name and words.notice()["saved"] == len(terms(words))
     words.put("local/a", "GPU", "G P U")
     words = again(words, tmp_path)
@@ -277,9 +277,9 @@ def test_a_newer_file_is_left_alone(words, tmp_path):
     db.execute("PRAGMA user_version=9")
     db.close()
     words = Pronunciations(PronunciationStore(tmp_path))
-    with pytest.raises(KaikouError) as told:
+    with pytest.raises(KaikouError) as exc_info:
         words.put("local/a", "GPU", "x")
-    assert told.value.code == "dictionary_newer" and not list(tmp_path.glob("*damaged*"))
+    assert exc_info.value.code == "dictionary_newer" and not list(tmp_path.glob("*damaged*"))
     readings, notes = words.as_read("local/a")
     assert readings.entries == () and "as it is written" in notes[0][0]
 
@@ -297,11 +297,11 @@ try:
         words.put('local/a', f't{n}', 'x' * 150)
 except StorageFull as e:
     print('full', e.code, terms(words)['GPU'])"""
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=ROOT
     )
-    assert told.stdout.startswith("full storage") and told.stdout.strip().endswith("G P U"), (
-        told.stderr
+    assert process.stdout.startswith("full storage") and process.stdout.strip().endswith("G P U"), (
+        process.stderr
     )
     words = Pronunciations(PronunciationStore(tmp_path))
     assert terms(words)["GPU"] == "G P U" and words.notice() is None
@@ -399,9 +399,13 @@ def test_files_of_spreadsheets(words, encoding):
 )  # fmt: skip
 def test_a_file_with_a_fault_changes_nothing(words, data, kind, code, says):
     words.put("local/a", "GPU", "before")
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as exc_info:
         words.take_in("local/a", data, kind, replace=True)
-    assert told.value.code == code and says in told.value.en and terms(words) == {"GPU": "before"}
+    assert (
+        exc_info.value.code == code
+        and says in exc_info.value.en
+        and terms(words) == {"GPU": "before"}
+    )
 
 
 def test_a_file_too_large(words):

@@ -56,8 +56,8 @@ def same(text: str) -> str:
 def compared(suite: str) -> list[tuple[str, str, str, str]]:
     """(language, written, theirs, ours) of each case."""
     return [
-        (language, written, said, normalise(clean(written), language))
-        for language, written, said in _cases(suite)
+        (language, written, expected, normalise(clean(written), language))
+        for language, written, expected in _cases(suite)
     ]
 
 
@@ -67,14 +67,14 @@ def _cases(suite: str) -> Iterator[tuple[str, str, str]]:
         if line.startswith("# "):
             language = line.split()[1]
         else:
-            written, _, said = line.partition(BETWEEN[suite])
-            yield language, written, said
+            written, _, expected = line.partition(BETWEEN[suite])
+            yield language, written, expected
 
 
 def agreed(suite: str, language: str) -> tuple[int, int]:
     """(cases in which ours agree, all)"""
     rows = [row for row in compared(suite) if row[0] == language]
-    return sum(same(said) == same(ours) for _, _, said, ours in rows), len(rows)
+    return sum(same(expected) == same(ours) for _, _, expected, ours in rows), len(rows)
 
 
 @pytest.mark.parametrize(("suite", "language"), AT_LEAST)

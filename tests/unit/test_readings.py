@@ -122,17 +122,17 @@ def test_layout_marks_and_blanks_do_not_make_another_term():
 @settings(max_examples=150, deadline=None)
 def test_any_dictionary_and_any_text(entries, written):
     def checked():
-        for term, said in entries:
+        for term, reading in entries:
             try:
-                yield check(term, said)
+                yield check(term, reading)
             except BadInput:
                 continue
 
     r = Readings({e.key: e for e in checked()}.values())
-    once = r.apply(written, "en")
-    assert r.apply(written, "en") == once
+    first_pass = r.apply(written, "en")
+    assert r.apply(written, "en") == first_pass
     if not r.entries:
-        assert once == written
+        assert first_pass == written
     prepare(written, "auto", r)
 
 
@@ -181,14 +181,14 @@ def test_the_revision_names_the_content():
 @pytest.fixture
 def calls(monkeypatch):
     """How often a sentence was normalised, with nothing kept from before."""
-    seen, real = [], preparing.normalise
+    sentences, real = [], preparing.normalise
     preparing._prepared.cache_clear()
     monkeypatch.setattr(
         preparing,
         "normalise",
-        lambda sentence, language: (seen.append(sentence), real(sentence, language))[1],
+        lambda sentence, language: (sentences.append(sentence), real(sentence, language))[1],
     )
-    return seen
+    return sentences
 
 
 def test_a_text_is_normalised_once(calls):

@@ -318,23 +318,28 @@ class Environment:
 
 
 def test_with_a_real_pip_it_is_refused_or_unreachable_and_the_next_start_installs_it(tmp_path):
-    made = Environment(tmp_path)
-    sha256 = made.wheel()
-    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(made.wheels)}
+    environment = Environment(tmp_path)
+    sha256 = environment.wheel()
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(environment.wheels)}
     for pinned, environ, words in (
         (sha256, {"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, "No matching distribution"),
         ("0" * 64, offline, "DO NOT MATCH THE HASHES"),
     ):
-        made.pin(pinned)
-        run = made.setup(**environ)
+        environment.pin(pinned)
+        run = environment.setup(**environ)
         assert run.returncode == 0 and run.stdout == "goes on\n" and words in run.stderr
         english, chinese = run.stderr.strip().splitlines()[-2:]
         assert "instant voice" in english and "即时音色" in chinese
-        assert not made.installed() and not (made.root / ".venv" / ".natural").exists()
-    made.pin(sha256)
-    again = made.setup(**offline)
-    assert again.returncode == 0 and "instant voice" not in again.stderr
-    assert made.installed() == [b"weights"] and (made.root / ".venv" / ".natural").exists()
+        assert (
+            not environment.installed() and not (environment.root / ".venv" / ".natural").exists()
+        )
+    environment.pin(sha256)
+    second_run = environment.setup(**offline)
+    assert second_run.returncode == 0 and "instant voice" not in second_run.stderr
+    assert (
+        environment.installed() == [b"weights"]
+        and (environment.root / ".venv" / ".natural").exists()
+    )
 
 
 def test_every_package_of_the_natural_voice_is_pinned_with_its_hash():

@@ -29,8 +29,8 @@ def test_of_forty_texts_no_segment_is_too_short_and_no_mark_is_spoken(capsys):
         if group == "short":
             assert len(after) == 1, "one call of the language model, one mood"
         assert len(after) <= len(before) and abs(len(after) - len(public)) <= 1
-    told = capsys.readouterr().out
-    assert "CosyVoice: 45 segments, 0 under the minimum, 0 with a mark read aloud" in told
+    output = capsys.readouterr().out
+    assert "CosyVoice: 45 segments, 0 under the minimum, 0 with a mark read aloud" in output
 
 
 def test_the_first_segment_is_not_cut_short_where_the_engine_says_so():
@@ -61,15 +61,15 @@ def test_what_is_certain_of_a_text_that_arrives_stays_so():
     for seed in range(50):
         chance = random.Random(seed)
         pieces = [("字" * chance.randint(1, 40), chance.random() < 0.5) for _ in range(40)]
-        packer, seen = Packer(RULE), []
+        packer, certain_ends = Packer(RULE), []
         for n, piece in enumerate(pieces, 1):
             packer.add(*piece)
-            assert packer.ends[: len(seen)] == seen and packer.n_certain <= n
+            assert packer.ends[: len(certain_ends)] == certain_ends and packer.n_certain <= n
             assert all(end <= packer.n_certain for end in packer.ends)
-            seen = list(packer.ends)
+            certain_ends = list(packer.ends)
         packer.end()
         packer.end()
-        assert packer.ends[: len(seen)] == seen and packer.ends[-1] == 40
+        assert packer.ends[: len(certain_ends)] == certain_ends and packer.ends[-1] == 40
         lengths = [
             sum(len(piece) for piece, _ in pieces[a:b])
             for a, b in zip([0, *packer.ends], packer.ends, strict=False)
@@ -127,5 +127,5 @@ def test_the_prefix_of_a_pasted_example_goes_with_its_mark_and_not_without():
 def test_readings_and_tags_that_an_engine_does_not_know_are_not_spoken():
     written = "还[h][uán]好[laughter]，read[R][EH1][D]吧[ǎi]。[注意] [a] [see]"
     assert text.strip_tags(written, ()) == "还 好 ，read 吧 。[注意] [a] [see]"
-    known = ("[h]", "[uán]", "[R]", "[EH1]", "[D]", "[ǎi]", "[laughter]")
-    assert text.strip_tags(written, known) == written
+    known_tags = ("[h]", "[uán]", "[R]", "[EH1]", "[D]", "[ǎi]", "[laughter]")
+    assert text.strip_tags(written, known_tags) == written

@@ -19,8 +19,8 @@ def sessions(folder, *auth: tuple[str, str], clock=time.time) -> Sessions:
     return Sessions(folder, Server(auth=auth), Keys(store), Logins(store, 60), clock)
 
 
-def cookie(made: str) -> dict[str, str]:
-    return {LOGIN: made.partition("=")[2].partition(";")[0]}
+def cookie(set_cookie: str) -> dict[str, str]:
+    return {LOGIN: set_cookie.partition("=")[2].partition(";")[0]}
 
 
 def test_a_login_outlives_a_restart_and_ends_with_its_password(tmp_path):
@@ -71,8 +71,8 @@ def test_each_login_is_ended_alone_and_for_good(tmp_path):
     login = one.caller(first, "").login
     assert login.startswith("login-") and login != one.caller(second, "").login
     one.log_out(login, "")
-    for again in (one, sessions(tmp_path, bob)):  # after a restart too
-        assert again.caller(first, "") is None and again.caller(second, "") == Caller("user-bob")
+    for logins in (one, sessions(tmp_path, bob)):  # after a restart too
+        assert logins.caller(first, "") is None and logins.caller(second, "") == Caller("user-bob")
 
 
 def test_ended_logins_are_forgotten_when_their_cookies_would_have_expired(tmp_path):
@@ -132,6 +132,6 @@ def test_right_logins_cost_nothing_and_strangers_lock_nobody_out(tmp_path):
     assert tries(logins, "10.0.0.9", "bob", 5, told="cookie") <= 1, (
         "a stranger has to wait a little"
     )
-    known = {"told": "cookie", "is_known": True}
-    assert tries(logins, "a-visit", "bob", 5, **known) == 5, "bob's own browser has not"
+    known_browser = {"told": "cookie", "is_known": True}
+    assert tries(logins, "a-visit", "bob", 5, **known_browser) == 5, "bob's own browser has not"
     assert tries(logins, "a-visit", "bob", 100, is_known=True) == 4, "and may not guess either"

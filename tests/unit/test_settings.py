@@ -18,12 +18,12 @@ def test_flags_win_over_environment_over_file(tmp_path):
         '[server]\nport = 7001\nlang = "zh"\n[limits]\nmax_waiting = 3\n'
     )
     env = {"KAIKOU_DATA_DIR": str(tmp_path), "KAIKOU_PORT": "7002"}
-    told = load(["--port", "7003"], env)
+    settings = load(["--port", "7003"], env)
     assert (
-        told.server.port == 7003
-        and told.server.lang == "zh"
-        and told.limits.max_waiting == 3
-        and told.paths.data_dir == tmp_path
+        settings.server.port == 7003
+        and settings.server.lang == "zh"
+        and settings.limits.max_waiting == 3
+        and settings.paths.data_dir == tmp_path
     )
     assert load([], env).server.port == 7002
 

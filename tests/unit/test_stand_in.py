@@ -25,15 +25,15 @@ ONCE = dataclasses.replace(QUICK, max_restarts=1)
 
 @pytest.fixture
 def studio(tmp_path):
-    made = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
-    made.start(
+    studio = Studio(Settings(paths=dataclasses.replace(Paths(), data_dir=tmp_path)))
+    studio.start(
         lambda: FakeEngine(version="small"),
         lambda: RemoteEngine(
             "wild", {"start": "", "marks": ""}, ONCE, program="tests.engine.hosted_child"
         ),
     ).join(60)
-    yield made
-    made.close()
+    yield studio
+    studio.close()
 
 
 def serving(studio):
@@ -55,8 +55,8 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
     assert isinstance(big, RemoteEngine) and "failure" not in studio.status()
     harm(big)
     until(lambda: studio.is_ready() and serving(studio) is not big)
-    job, told = speak(studio)
-    assert (told.state, job.engine_version) == ("done", "small"), (
+    job, snapshot = speak(studio)
+    assert (snapshot.state, job.engine_version) == ("done", "small"), (
         "who asks for no engine hears the one there is"
     )
     with pytest.raises(NotReady) as refused:
@@ -80,11 +80,15 @@ def test_the_other_engine_speaks_until_the_broken_one_is_tried_again(studio):
         assert http.post("/tts/engine/again").json() == {"started": True}
         until(lambda: isinstance(serving(studio), RemoteEngine))
         assert http.post("/tts/engine/again").json() == {"started": False}
-    again = serving(studio)
-    assert again is not big and again.restarts == 0 and "failure" not in studio.status()
-    job, told = speak(studio)
-    assert (told.state, job.engine_version) == ("done", "1")
-    harm(again)  # it has all its chances again, and the way out too
+    second_engine = serving(studio)
+    assert (
+        second_engine is not big
+        and second_engine.restarts == 0
+        and "failure" not in studio.status()
+    )
+    job, snapshot = speak(studio)
+    assert (snapshot.state, job.engine_version) == ("done", "1")
+    harm(second_engine)  # it has all its chances again, and the way out too
     until(lambda: studio.is_ready() and serving(studio).describe().version == "small")
 
 
@@ -120,8 +124,8 @@ def test_an_engine_alone_is_tried_again_with_its_progress(tmp_path):
         studio.synthesis.open("local/me", text_in="Hello.", voice_id="alloy")
     assert refused.value.code == "broken" and "coming" not in studio.status()
     assert studio.engine_manager.again()
-    seen = until(lambda: studio.status().get("coming"))
-    assert seen["state"] == "starting"
+    coming = until(lambda: studio.status().get("coming"))
+    assert coming["state"] == "starting"
     until(studio.is_ready)
     assert speak(studio)[1].state == "done" and "failure" not in studio.status()
     studio.close()

@@ -76,22 +76,22 @@ def test_a_real_full_disk(tmp_path):
         " store.add(take(1), b'x' * 100000)\nexcept StorageFull: print('full', [p.name for p in"
         " Path(sys.argv[1]).rglob('*')])"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
     )
-    assert told.stdout.strip() == "full ['takes']", told.stderr
+    assert process.stdout.strip() == "full ['takes']", process.stderr
 
 
 def test_takes_survive_a_restart_and_belong_to_their_visit(tmp_path):
     TakeStore(tmp_path).add(take(1), b"RIFF1")
-    again = TakeStore(tmp_path)
-    assert again.get("take-1", "local/a") == take(1)
-    assert again.wav_path(take(1)).read_bytes() == b"RIFF1"
+    second_store = TakeStore(tmp_path)
+    assert second_store.get("take-1", "local/a") == take(1)
+    assert second_store.wav_path(take(1)).read_bytes() == b"RIFF1"
     with pytest.raises(NotFound):
-        again.get("take-1", "local/b")
+        second_store.get("take-1", "local/b")
 
 
 def test_a_take_keeps_why_another_voice_spoke_and_one_of_an_earlier_version_has_none(tmp_path):
@@ -100,9 +100,9 @@ def test_a_take_keeps_why_another_voice_spoke_and_one_of_an_earlier_version_has_
     store.add(why, b"RIFF")
     assert TakeStore(tmp_path).get("take-1", "local/a") == why
     file = next(tmp_path.rglob("take.json"))
-    told = json.loads(file.read_text("utf-8"))
-    del told["voice_notes"], told["request"]["voice_engine"]
-    file.write_text(json.dumps(told), "utf-8")
+    record = json.loads(file.read_text("utf-8"))
+    del record["voice_notes"], record["request"]["voice_engine"]
+    file.write_text(json.dumps(record), "utf-8")
     assert TakeStore(tmp_path).get("take-1", "local/a") == take(1)
 
 
@@ -141,8 +141,8 @@ def test_what_a_take_costs_in_memory_is_a_line_of_the_index(tmp_path, monkeypatc
         gc.collect()
         # pathlib interns names: when the interpreter's table of those doubles (megabytes) is no
         # matter of takes
-        others = tracemalloc.Filter(False, "*/pathlib.py")
-        traces = tracemalloc.take_snapshot().filter_traces([others])
+        pathlib_filter = tracemalloc.Filter(False, "*/pathlib.py")
+        traces = tracemalloc.take_snapshot().filter_traces([pathlib_filter])
         return sum(s.size for s in traces.statistics("filename"))
 
     tracemalloc.start()
@@ -192,11 +192,11 @@ def test_a_thousand_takes_have_their_peaks_in_common(tmp_path):
             replace(take(n), peaks=tuple(round(0.001 * (7 * n + i), 3) for i in range(160))),
             b"RIFF",
         )
-    told = {t.id: t.peaks for t in store.list("local/a")}
-    assert told["take-3"] == tuple(round(0.001 * (21 + i), 3) for i in range(160))
-    again = TakeStore(tmp_path)
-    assert {t.id: t.peaks for t in again.list("local/a")} == told
-    assert each(store) == each(again) and len(each(store)) == 160 + 7 * 9
+    peaks_by_id = {t.id: t.peaks for t in store.list("local/a")}
+    assert peaks_by_id["take-3"] == tuple(round(0.001 * (21 + i), 3) for i in range(160))
+    second_store = TakeStore(tmp_path)
+    assert {t.id: t.peaks for t in second_store.list("local/a")} == peaks_by_id
+    assert each(store) == each(second_store) and len(each(store)) == 160 + 7 * 9
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path):
@@ -224,12 +224,12 @@ def test_voices_prompts_and_what_is_left_after_delete(tmp_path):
     store.add(voice(), b"RIFF")
     prompt = Prompt("fake", "1", "fp", b"\n{binary}\n", ("note",))
     store.keep_prompt(voice(), prompt)
-    again = VoiceStore(tmp_path, tmp_path / "none")
-    assert again.load_prompt(again.get("voice-1", "local"), "fake", "1") == prompt
-    assert again.load_prompt(voice(), "fake", "2") is None
+    second_store = VoiceStore(tmp_path, tmp_path / "none")
+    assert second_store.load_prompt(second_store.get("voice-1", "local"), "fake", "1") == prompt
+    assert second_store.load_prompt(voice(), "fake", "2") is None
     with pytest.raises(NotFound):
-        again.get("voice-1", "user-bob")
-    again.delete(voice())
+        second_store.get("voice-1", "user-bob")
+    second_store.delete(voice())
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 

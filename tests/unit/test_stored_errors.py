@@ -16,30 +16,30 @@ class Load:
     """What a frame that raised would keep alive."""
 
 
-def failed(made, load: Load) -> None:
+def failed(speech_job, load: Load) -> None:
     try:
         raise EngineFault()
     except EngineFault as error:
-        made.fail(error)
+        speech_job.fail(error)
 
 
 def test_readers_of_a_failed_job_raise_an_error_each():
-    made, load = job("a"), Load()
+    speech_job, load = job("a"), Load()
     pinned = weakref.ref(load)
-    failed(made, load)
+    failed(speech_job, load)
     del load
     gc.collect()
     assert pinned() is None, "the frame in which the job failed is still kept"
     lengths = set()
     for _ in range(1000):
         try:
-            raise made.snapshot().error
+            raise speech_job.snapshot().error
         except EngineFault as error:
             length, at = 0, error.__traceback__
             while at is not None:
                 length, at = length + 1, at.tb_next
             lengths.add(length)
-    assert lengths == {1} and made.snapshot().state == "failed"
+    assert lengths == {1} and speech_job.snapshot().state == "failed"
 
 
 def test_the_reason_why_a_batch_stopped_keeps_no_frame():

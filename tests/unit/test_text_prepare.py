@@ -137,18 +137,18 @@ def test_sentences_of_a_mixed_text_are_read_each_in_its_language():
 
 
 def test_event_tags_survive_and_unknown_ones_are_named():
-    known = ("[laughter]", "[breath]", "<strong>", "</strong>")
+    known_tags = ("[laughter]", "[breath]", "<strong>", "</strong>")
     assert prepare("[laughter]你好<strong>50%</strong>吧") == [
         "[laughter]你好<strong>百分之五十</strong>吧"
     ]
-    assert unknown_tags("[laughter] a [laugter] b [breath] [laugter] <b>", known) == [
+    assert unknown_tags("[laughter] a [laugter] b [breath] [laugter] <b>", known_tags) == [
         "[laugter]",
         "<b>",
     ]
-    assert suggest("[laugter]", known) == "[laughter]"
-    assert suggest("[zzz]", known) is None
+    assert suggest("[laugter]", known_tags) == "[laughter]"
+    assert suggest("[zzz]", known_tags) is None
     assert strip_tags("你好[laughter]吧[注意]", ()) == "你好 吧[注意]"
-    assert strip_tags("你好[laughter]吧", known) == "你好[laughter]吧"
+    assert strip_tags("你好[laughter]吧", known_tags) == "你好[laughter]吧"
 
 
 def test_measure_counts_what_was_typed():
@@ -201,9 +201,9 @@ WORDS = ["猫", "天气", "hello", "Kaikou", "开口", "speak", "мир", "ひ�
 )
 @settings(max_examples=150, deadline=None)
 def test_every_word_is_said_in_order(parts):
-    said, at = "".join(prepare("".join(word + mark for word, mark in parts))), 0
+    spoken_text, at = "".join(prepare("".join(word + mark for word, mark in parts))), 0
     for word, _ in parts:
-        at = said.index(word, at) + len(word)
+        at = spoken_text.index(word, at) + len(word)
 
 
 @given(
@@ -236,10 +236,10 @@ def test_no_digit_is_left_unread(written, language):
 @given(st.text(alphabet="今天天气好我们走吧abc，。！？ \n“”", max_size=120))
 @settings(max_examples=200, deadline=None)
 def test_reading_twice_changes_nothing(written):
-    once = prepare(written, "zh")
-    assert "".join(prepare("\n".join(once), "zh")).replace(" ", "") == "".join(once).replace(
-        " ", ""
-    )
+    first_pass = prepare(written, "zh")
+    assert "".join(prepare("\n".join(first_pass), "zh")).replace(" ", "") == "".join(
+        first_pass
+    ).replace(" ", "")
 
 
 @pytest.mark.parametrize(

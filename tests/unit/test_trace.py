@@ -46,13 +46,13 @@ def chunk(number: int, seconds: float = 0.5, last: bool = False, **timings: floa
 
 def scrape(metrics) -> dict[tuple[str, str], float]:
     """(sample name, label values) -> value, through the parser that Prometheus clients use."""
-    told = {}
+    values = {}
     for family in text_string_to_metric_families(metrics.text().decode()):
         for s in family.samples:
             key = (s.name, ",".join(v for k, v in sorted(s.labels.items())))
-            assert key not in told, "a series twice"
-            told[key] = s.value
-    return told
+            assert key not in values, "a series twice"
+            values[key] = s.value
+    return values
 
 
 # ---- the trace -----------------------------------------------------------------------------------
@@ -61,25 +61,27 @@ def test_the_first_sound_has_its_own_account_and_the_whole_goes_on():
     one.trace.add("text", 0.001)
     one.accept(chunk(0, prefill=0.25, tokens=0.5, flow=0.125), 0.9)
     one.accept(chunk(1, last=True, tokens=0.5, vocoder=0.0625), 0.6)
-    told = one.trace.to_dict()
-    assert {k: v for k, v in told["first"].items() if k not in ("encode", "wait")} == {
+    trace_dict = one.trace.to_dict()
+    assert {k: v for k, v in trace_dict["first"].items() if k not in ("encode", "wait")} == {
         "text": 1.0,
         "prefill": 250.0,
         "tokens": 500.0,
         "flow": 125.0,
     }
-    assert {k: v for k, v in told["whole"].items() if k != "encode"} == {
+    assert {k: v for k, v in trace_dict["whole"].items() if k != "encode"} == {
         "text": 1.0,
         "prefill": 250.0,
         "tokens": 1000.0,
         "flow": 125.0,
         "vocoder": 62.5,
     }
-    assert told["whole"]["encode"] >= told["first"]["encode"] > 0
+    assert trace_dict["whole"]["encode"] >= trace_dict["first"]["encode"] > 0
     assert (
-        "socket" not in told["whole"] and "sent_ms" not in told and "queue" not in told["whole"]
+        "socket" not in trace_dict["whole"]
+        and "sent_ms" not in trace_dict
+        and "queue" not in trace_dict["whole"]
     ), "what did not happen is not there"
-    assert list(told["whole"]) == [s for s in STAGES if s in told["whole"]], (
+    assert list(trace_dict["whole"]) == [s for s in STAGES if s in trace_dict["whole"]], (
         "in the order in which it happens"
     )
 
@@ -103,11 +105,11 @@ def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
     now[0] += 0.25
     trace.add_sending(0.125)  # the sending is part of what passed since the sound was there
     trace.add_sending(2.0)
-    told = trace.to_dict()
-    assert told["first_ms"] == 4000 and told["sent_ms"] == 4250
-    assert told["first"] == {"text": 500, "wait": 2500, "flow": 1000, "socket": 250}
-    assert sum(told["first"].values()) == told["sent_ms"]
-    assert told["whole"] == {"text": 500, "flow": 1000, "socket": 2250}
+    trace_dict = trace.to_dict()
+    assert trace_dict["first_ms"] == 4000 and trace_dict["sent_ms"] == 4250
+    assert trace_dict["first"] == {"text": 500, "wait": 2500, "flow": 1000, "socket": 250}
+    assert sum(trace_dict["first"].values()) == trace_dict["sent_ms"]
+    assert trace_dict["whole"] == {"text": 500, "flow": 1000, "socket": 2250}
 
 
 def test_names_an_engine_made_up_are_one_stage_and_nonsense_is_none():
@@ -170,9 +172,11 @@ def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: 
     studio.takes.star(ME, one.id, True)
     one.trace.add_sending(0.5)
     studio.takes.update_timings(one)
-    again = TakeStore(studio.settings.paths.data_dir).get(one.id, ME)
+    reloaded_take = TakeStore(studio.settings.paths.data_dir).get(one.id, ME)
     assert (
-        again.trace == one.trace.to_dict() and again.trace["whole"]["socket"] > 0 and again.starred
+        reloaded_take.trace == one.trace.to_dict()
+        and reloaded_take.trace["whole"]["socket"] > 0
+        and reloaded_take.starred
     )
 
 
@@ -196,9 +200,9 @@ def test_takes_written_before_there_was_a_trace_still_open(tmp_path):
         b"RIFF",
     )
     path = next(tmp_path.rglob("take.json"))
-    told = json.loads(path.read_text("utf-8"))
-    del told["trace"]
-    path.write_text(json.dumps(told), "utf-8")
+    record = json.loads(path.read_text("utf-8"))
+    del record["trace"]
+    path.write_text(json.dumps(record), "utf-8")
     assert TakeStore(tmp_path).get("take-1", "local/a").trace == {}
 
 
@@ -208,10 +212,10 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
     read = store.get("take-1", "local/a")
     put, inside, go = store.folder.put, threading.Event(), threading.Event()
 
-    def slow(*given):
+    def slow(*args):
         inside.set()
         go.wait(10)
-        put(*given)
+        put(*args)
 
     monkeypatch.setattr(store.folder, "put", slow)
     first = threading.Thread(target=lambda: store.change(read, starred=True))
@@ -221,8 +225,11 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
     second.start()
     go.set()
     first.join(10), second.join(10)
-    for kept in (store.get("take-1", "local/a"), TakeStore(tmp_path).get("take-1", "local/a")):
-        assert kept.starred and kept.first_sound_ms == 5.0
+    for saved_take in (
+        store.get("take-1", "local/a"),
+        TakeStore(tmp_path).get("take-1", "local/a"),
+    ):
+        assert saved_take.starred and saved_take.first_sound_ms == 5.0
 
 
 # ---- the log -------------------------------------------------------------------------------------
@@ -235,18 +242,18 @@ def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog): 
         studio.job_runner.reader_done(one)
     lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.job_runner"]
     assert len(lines) == 1 and "\n" not in lines[0]
-    told = dict(pair.split("=", 1) for pair in lines[0].split(" "))
+    fields = dict(pair.split("=", 1) for pair in lines[0].split(" "))
     assert (
-        told["job"] == one.id == one.request.id
-        and told["end"] == "done"
-        and told["chars"] == "23"
-        and told["segments"] == str(len(one.request.segments))
+        fields["job"] == one.id == one.request.id
+        and fields["end"] == "done"
+        and fields["chars"] == "23"
+        and fields["segments"] == str(len(one.request.segments))
     )
     assert (
-        told["text"] == mark("Guten Tag, Frau Geheim.")
-        and float(told["first_ms"]) > 0
-        and float(told["encode_ms"]) >= 0
-        and told["mode"] == "instruct"
+        fields["text"] == mark("Guten Tag, Frau Geheim.")
+        and float(fields["first_ms"]) > 0
+        and float(fields["encode_ms"]) >= 0
+        and fields["mode"] == "instruct"
     )
     assert not [
         word
@@ -342,10 +349,10 @@ def test_work_in_the_background_is_no_listener_that_waited():
         one.accept(chunk(0, last=True), 0.1)
         one.move("saving")
         metrics.ended(one)
-    told = scrape(metrics)
+    values = scrape(metrics)
     assert (
-        told["cv_audio_first_byte_seconds_count", ""] == 1
-        and told["cv_jobs_total", "done"] == told["cv_rtf_count", ""] == 2
+        values["cv_audio_first_byte_seconds_count", ""] == 1
+        and values["cv_jobs_total", "done"] == values["cv_rtf_count", ""] == 2
     )
 
 
@@ -360,13 +367,13 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
         metrics.ended(one)
         one.trace.add_sending(0.01)
         metrics.read(one)
-    told = scrape(metrics)
-    assert len(told) == n, "series are all there from the start"
+    values = scrape(metrics)
+    assert len(values) == n, "series are all there from the start"
     assert (
-        told["cv_errors_total", "other"]
-        == told["cv_stage_seconds_count", "other"]
-        == told["cv_jobs_total", "failed"]
-        == told["cv_stage_seconds_count", "socket"]
+        values["cv_errors_total", "other"]
+        == values["cv_stage_seconds_count", "other"]
+        == values["cv_jobs_total", "failed"]
+        == values["cv_stage_seconds_count", "socket"]
         == 300
     )
-    assert set(ENGINE) < {labels for name, labels in told if name == "cv_stage_seconds_count"}
+    assert set(ENGINE) < {labels for name, labels in values if name == "cv_stage_seconds_count"}

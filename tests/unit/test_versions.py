@@ -30,26 +30,26 @@ class Placed(FakeEngine):
     def describe(self):
         return replace(super().describe(), prompt_version="p")
 
-    def encode(self, *given):
+    def encode(self, *args):
         self.n_encoded += 1
-        return replace(super().encode(*given), version="p")
+        return replace(super().encode(*args), version="p")
 
 
 def test_a_prompt_is_not_made_again_for_another_precision(tmp_path):
-    store, asked = VoiceStore(tmp_path, tmp_path), []
+    store, calls = VoiceStore(tmp_path, tmp_path), []
 
     def clip() -> Clip:
-        asked.append(1)
+        calls.append(1)
         return Clip(np.full(RATE * 2, 0.1, np.float32), RATE)
 
     voice = Voice("voice-1", "V", "en", "", "fp", 4.0, 1.0, owner="local")
     store.add(voice, b"RIFF")
     engines = [Placed("3+fp32.cpu"), Placed("3+int8-fp32.cpu"), Placed("3+bf16.cuda")]
-    for made in engines:
+    for prompt_engine in engines:
         prompts = PromptCache(store)
-        assert prompts.begin(voice, made, clip).result(20).version == "p"
+        assert prompts.begin(voice, prompt_engine, clip).result(20).version == "p"
         prompts.close()
-    assert len(asked) == 1 and [e.n_encoded for e in engines] == [1, 0, 0]
+    assert len(calls) == 1 and [e.n_encoded for e in engines] == [1, 0, 0]
 
 
 def test_a_batch_makes_its_sound_anew_at_another_precision_and_not_at_the_same(studio):
@@ -67,18 +67,20 @@ def test_a_batch_makes_its_sound_anew_at_another_precision_and_not_at_the_same(s
 
 def seeds_of(seed: int) -> list[int]:
     """Those with which the runs of an arriving text are spoken."""
-    told, seeds = TextSource(lambda clause, language: [clause], "en", []), []
+    source, seeds = TextSource(lambda clause, language: [clause], "en", []), []
 
     class Heard(FakeEngine):
         def stream(self, request, prompt, lane=0):
             seeds.append(request.seed)
             return super().stream(request, prompt, lane)
 
-    made = Heard()
-    prompt = made.encode(np.full(RATE * 2, 0.1, np.float32), RATE, "", "en")
-    told.push("One of them. Two of them. Three of them. ")
-    told.end()
-    chunks = TextSourceStream(made, SpeechRequest("r", "x", "v", seed=seed), prompt, told, 0)
+    fake_engine = Heard()
+    prompt = fake_engine.encode(np.full(RATE * 2, 0.1, np.float32), RATE, "", "en")
+    source.push("One of them. Two of them. Three of them. ")
+    source.end()
+    chunks = TextSourceStream(
+        fake_engine, SpeechRequest("r", "x", "v", seed=seed), prompt, source, 0
+    )
     while not next(chunks).last:
         pass
     return seeds

@@ -37,9 +37,9 @@ def wheel(tmp_path_factory) -> Path:
         else:
             (source / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, source / name)
-    made = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", made, source)
-    return next(made.glob("kaikou-*.whl"))
+    wheel_dir = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", wheel_dir, source)
+    return next(wheel_dir.glob("kaikou-*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def test_all_files_of_the_program_are_in_it_and_no_others(wheel):
         text=True,
         check=True,
     ).stdout.split("\0")
-    wanted = {n if n.startswith("webui/") else f"webui/{n}" for n in listed if n}
-    wanted = {n for n in wanted if "/screenshots/" not in n}
+    expected = {n if n.startswith("webui/") else f"webui/{n}" for n in listed if n}
+    expected = {n for n in expected if "/screenshots/" not in n}
     # A file that is not added to git yet is in the tree and in the package alike.
     added = {n for n in inside if not (ROOT / n).exists() and not (ROOT / n[6:]).exists()}
-    assert wanted - inside == set()
+    assert expected - inside == set()
     assert {n for n in added if ".dist-info/" not in n} == set()
 
 

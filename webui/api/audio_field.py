@@ -45,8 +45,8 @@ def sound_in(text: str, param: str) -> bytes:
 
 
 def _check_head(head: str, param: str) -> None:
-    found = DATA.fullmatch(head)
-    kind = found["kind"].lower() if found else None
+    match = DATA.fullmatch(head)
+    kind = match["kind"].lower() if match else None
     if kind is None or not (kind in KINDS or kind.startswith(("audio/", "video/"))):
         raise BadInput("bad_audio.not_data_url", param=param)
 

@@ -73,11 +73,11 @@ EVENT = {
 }
 
 
-def format_of(asked: str | None, headers: Mapping[str, str]) -> str:
+def format_of(format_name: str | None, headers: Mapping[str, str]) -> str:
     """A key of TYPES. headers: names in any case. Raises BadInput."""
-    if asked is None:
+    if format_name is None:
         return "mp3" if is_openai_client(headers) else "wav"
-    return _known(asked, TYPES, "response_format")
+    return _known(format_name, TYPES, "response_format")
 
 
 def file_format(format: str = "wav") -> str:
@@ -88,11 +88,11 @@ def file_format(format: str = "wav") -> str:
     return _known(format, ("wav", *CODED), "format")
 
 
-def _known(asked: str, known: Iterable[str], param: str) -> str:
-    if asked not in known:
-        names = ", ".join(known)
-        raise BadInput("bad_format.audio", asked=asked[:20], names=names, param=param)
-    return asked
+def _known(value: str, allowed: Iterable[str], param: str) -> str:
+    if value not in allowed:
+        names = ", ".join(allowed)
+        raise BadInput("bad_format.audio", asked=value[:20], names=names, param=param)
+    return value
 
 
 def is_openai_client(headers: Mapping[str, str]) -> bool:
@@ -102,27 +102,36 @@ def is_openai_client(headers: Mapping[str, str]) -> bool:
     )
 
 
-def is_streamed(asked: bool | None, kind: str) -> bool:
+def is_streamed(stream_field: bool | None, kind: str) -> bool:
     """See WHOLE. asked: None = not said."""
-    return kind != "flac" if asked is None else asked
+    return kind != "flac" if stream_field is None else stream_field
 
 
-def is_wrapped(asked: str) -> bool:
+def is_wrapped(wrapping: str) -> bool:
     """As server-sent events, or else as plain bytes. Raises BadInput."""
-    if asked not in WRAPPINGS:
+    if wrapping not in WRAPPINGS:
         raise BadInput("bad_field.stream_format", param="stream_format")
-    return asked == "sse"
+    return wrapping == "sse"
 
 
 def usage(text: str, instruction: str, n_samples: int, rate: int) -> dict:
     """See USAGE."""
-    asked, made = len(text) + len(instruction), math.ceil(n_samples * TOKENS_PER_S / rate)
-    return {"input_tokens": asked, "output_tokens": made, "total_tokens": asked + made}
+    n_input_tokens, n_output_tokens = (
+        len(text) + len(instruction),
+        math.ceil(n_samples * TOKENS_PER_S / rate),
+    )
+    return {
+        "input_tokens": n_input_tokens,
+        "output_tokens": n_output_tokens,
+        "total_tokens": n_input_tokens + n_output_tokens,
+    }
 
 
-def event(told: dict) -> bytes:
+def event(payload: dict) -> bytes:
     return (
-        b"data: " + json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        b"data: "
+        + json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
+        + b"\n\n"
     )
 
 

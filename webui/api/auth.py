@@ -131,8 +131,8 @@ class Sessions:
 
         Empty when that is not ours, too old, or was ended.
         """
-        told = self._check_dated(kind, signed, LOGIN_AGE_S).rpartition(".")
-        return ("", "", "") if told[2] and self._logins.is_ended(told[2]) else told
+        parts = self._check_dated(kind, signed, LOGIN_AGE_S).rpartition(".")
+        return ("", "", "") if parts[2] and self._logins.is_ended(parts[2]) else parts
 
     def _holder(self, signed: str) -> Caller | None:
         """Who logged in with a key, as long as it may do everything; or made the first one here."""
@@ -168,9 +168,9 @@ class Sessions:
     def holder_cookie(self, holder: str, path: str, secure: bool) -> str:
         return self._login_cookie("holder", holder, path, secure)
 
-    def _login_cookie(self, kind: str, who: str, path: str, secure: bool) -> str:
+    def _login_cookie(self, kind: str, subject: str, path: str, secure: bool) -> str:
         """Each login has an id, so that it can be ended alone."""
-        signed = self._sign_dated(kind, f"{who}.login-{secrets.token_hex(8)}")
+        signed = self._sign_dated(kind, f"{subject}.login-{secrets.token_hex(8)}")
         return _cookie(LOGIN, signed, path, secure, LOGIN_AGE_S)
 
     def log_out(self, login: str, path: str) -> str:
@@ -212,5 +212,5 @@ def _secret(path: Path) -> bytes:
         pass
     except OSError:
         return secrets.token_bytes(32)
-    made = path.read_bytes()
-    return made if len(made) == 32 else secrets.token_bytes(32)
+    secret = path.read_bytes()
+    return secret if len(secret) == 32 else secrets.token_bytes(32)

@@ -221,11 +221,11 @@ def routes(studio: Studio) -> APIRouter:
         count: Annotated[int, Query(ge=1, le=1000)] = PAGE,
         state: str = "",
     ):
-        found = batch.lines(owner(request), job_id, start, count, state[:20])
+        rows = batch.lines(owner(request), job_id, start, count, state[:20])
         return {
             "object": "list",
-            "data": [line_told(x, request) for x in found],
-            "next": found[-1].n + 1 if len(found) == count else None,
+            "data": [line_told(x, request) for x in rows],
+            "next": rows[-1].n + 1 if len(rows) == count else None,
         }
 
     @router.get(
@@ -358,14 +358,14 @@ async def _as_made(studio: Studio, owner: str, job) -> AsyncIterator[bytes]:
             entry, row = batch.entry(line, job.total)
             rows.append(row)
             if entry is not None:
-                pieces.append(made.add(*entry))
+                pieces.append(zip_stream.add(*entry))
             if sum(map(len, pieces)) > PIECE_BYTES:
                 break
         if len(rows) == job.total:
-            pieces.append(made.add(*batch.manifest(job, rows)) + made.end())
+            pieces.append(zip_stream.add(*batch.manifest(job, rows)) + zip_stream.end())
         return state, pieces, len(ended) == PAGE or (bool(ended) and ended[-1].n > len(rows))
 
-    unwatch, made, rows, is_whole = batch.watch(job.id, wake), ZipStream(), [], False
+    unwatch, zip_stream, rows, is_whole = batch.watch(job.id, wake), ZipStream(), [], False
     try:
         while len(rows) < job.total:
             news.clear()

@@ -74,11 +74,11 @@ def routes(studio: Studio) -> APIRouter:
 
     @router.get(PATH, responses={**answers(200, of=ConsentList), **refusals(404, 422)})
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
-        found, has_more = consents.list(owner(request), after, limit)
+        page, has_more = consents.list(owner(request), after, limit)
         return ConsentList(
-            data=[consent_info(c) for c in found],
-            first_id=found[0].id if found else None,
-            last_id=found[-1].id if found else None,
+            data=[consent_info(c) for c in page],
+            first_id=page[0].id if page else None,
+            last_id=page[-1].id if page else None,
             has_more=has_more,
         )
 

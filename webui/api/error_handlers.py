@@ -60,14 +60,14 @@ def install(app: FastAPI) -> None:
             return answer(request, NotFound("not_found.address"))
         if error.status_code == 400:
             return answer(request, unreadable())
-        told = {
+        details = {
             "message": str(error.detail),
             "type": "invalid_request_error",
             "param": None,
             "code": f"http_{error.status_code}",
         }
         return Response(
-            json.dumps({"error": told}),
+            json.dumps({"error": details}),
             error.status_code,
             dict(error.headers or {}),
             "application/json",

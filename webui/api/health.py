@@ -79,11 +79,11 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     @router.get("/health/ready", responses={**answers(200, of=schemas.ReadyInfo), **refusals(503)})
     def ready():
-        told = studio.status()
+        status = studio.status()
         if not studio.is_ready():
-            reason = Message(told["reason"], told["reason_zh"])
+            reason = Message(status["reason"], status["reason_zh"])
             raise NotReady(reason if reason.en else "notready.still_starting", retry_after_s=2)
-        return {"status": "ready", "engine": told["engine"]}
+        return {"status": "ready", "engine": status["engine"]}
 
     @router.get("/tts/health", responses={**answers(200, of=schemas.HealthInfo), **refusals()})
     def health():
@@ -169,9 +169,9 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
 
     def page(request: Request, error: KaikouError | None = None) -> str:
         language = language_of(dict(request.headers.raw))
-        told = error.sentence(language) if error is not None else ""
+        message = error.sentence(language) if error is not None else ""
         return login_form(
-            root, language, told, bool(settings.server.auth), studio.keys.auth_required()
+            root, language, message, bool(settings.server.auth), studio.keys.auth_required()
         )
 
     @router.get("/login", include_in_schema=False)
@@ -264,7 +264,7 @@ def login_form(root: str, language: str, error: str, by_name: bool, by_key: bool
         if zh
         else ("User name", "Password", "API key (with the scope admin)", "Log in")
     )
-    told = f'<p role="alert">{html.escape(error)}</p>' if error else ""
+    alert = f'<p role="alert">{html.escape(error)}</p>' if error else ""
 
     def field(label: str, attributes: str) -> str:
         return f'<label>{label}<br><input {attributes} required style="width:100%"></label>'
@@ -287,4 +287,4 @@ form{{display:grid;gap:12px;margin-bottom:28px}}input{{box-sizing:border-box}}
 input,button{{font:inherit;padding:10px 12px;
 border-radius:10px;border:1px solid #918c81}}button{{background:#0a6b57;color:#fff;border:0}}
 p{{color:light-dark(#a8261c,#ffa297);margin:0}}</style>
-<main><h1>开口 Kaikou</h1>{told}{forms}</main></html>"""
+<main><h1>开口 Kaikou</h1>{alert}{forms}</main></html>"""

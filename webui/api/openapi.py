@@ -128,27 +128,29 @@ def install(app: FastAPI) -> None:
 
 
 def _made(app: FastAPI) -> dict[str, Any]:
-    told = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
-    parts = told.setdefault("components", {}).setdefault("schemas", {})
+    document = get_openapi(
+        title=app.title, version=app.version, description=ABOUT, routes=app.routes
+    )
+    parts = document.setdefault("components", {}).setdefault("schemas", {})
     parts["Error"] = ERROR
     for name in (
         "HTTPValidationError",
         "ValidationError",
     ):  # FastAPI's own shape, which no route answers with
         parts.pop(name, None)
-    for route in told["paths"].values():
+    for route in document["paths"].values():
         for operation in route.values():
             replies = operation["responses"]
             if "422" in replies:
                 replies["422"] = refusals(422)[422]
             for status in (*EVERYWHERE, *((400,) if "requestBody" in operation else ())):
                 replies.setdefault(str(status), refusals(status)[status])
-    told["components"]["securitySchemes"] = {
+    document["components"]["securitySchemes"] = {
         "key": {
             "type": "http",
             "scheme": "bearer",
             "description": "An API key. Not needed where the studio asks for no login",
         }
     }
-    told["security"] = [{"key": []}, {}]
-    return told
+    document["security"] = [{"key": []}, {}]
+    return document

@@ -111,55 +111,55 @@ class Connection:
 
     async def _hello(self) -> dict:
         try:
-            told = await asyncio.wait_for(self._socket.message(self._is_their_turn), HELLO_S)
+            message = await asyncio.wait_for(self._socket.message(self._is_their_turn), HELLO_S)
         except TimeoutError:
             raise _bad("bad_message.no_hello") from None
-        owner = self._sessions.owner_of_token(str(told.get("token", "")))
-        if told.get("op") != "hello" or not owner or owner.partition("/")[0] != self._account:
+        owner = self._sessions.owner_of_token(str(message.get("token", "")))
+        if message.get("op") != "hello" or not owner or owner.partition("/")[0] != self._account:
             raise _bad("bad_message.hello_expected")
         self._owner = owner
-        self._set_locale(told)
+        self._set_locale(message)
         await self._socket.tell({"op": "ready", "v": 1, "limits": self._studio.limits()})
-        return told
+        return message
 
-    def _set_locale(self, told: dict) -> None:
-        self._socket.language = "zh" if str(told.get("locale", "")).startswith("zh") else "en"
+    def _set_locale(self, message: dict) -> None:
+        self._socket.language = "zh" if str(message.get("locale", "")).startswith("zh") else "en"
 
-    async def _take(self, told: dict) -> None:
-        if told.get("op") == "start":  # asks for itself
-            return await self._start(told)
+    async def _take(self, message: dict) -> None:
+        if message.get("op") == "start":  # asks for itself
+            return await self._start(message)
         try:
             await self._holder.check()
-            await self._heed(told)
+            await self._heed(message)
         except KaikouError as error:
             if self._is_their_turn():  # else the sender says so
                 await self._tell_error(self._seq, error)
 
-    async def _heed(self, told: dict) -> None:
-        op = told.get("op")
-        if op == "credit" and told.get("seq") == self._seq:
-            self._pacing.raise_credit(_whole(told, "upto"))
+    async def _heed(self, message: dict) -> None:
+        op = message.get("op")
+        if op == "credit" and message.get("seq") == self._seq:
+            self._pacing.raise_credit(_whole(message, "upto"))
             self._poke()
-        elif op == "cancel" and told.get("seq") == self._seq:
+        elif op == "cancel" and message.get("seq") == self._seq:
             await self._stop(is_given_up=True, tell=True)
         elif op == "ping":
-            await self._socket.tell({"op": "pong", "t": told.get("t")})
+            await self._socket.tell({"op": "pong", "t": message.get("t")})
         elif op == "locale":
-            self._set_locale(told)
+            self._set_locale(message)
         elif op not in ("credit", "cancel"):
             raise _bad("bad_message.unknown_op")
 
-    async def _start(self, told: dict) -> None:
+    async def _start(self, message: dict) -> None:
         """A new start silences the one before it: frames of another seq are dropped by the client,
         and its job is cancelled here.
         """
-        seq, credit = _whole(told, "seq"), _whole(told, "credit")
+        seq, credit = _whole(message, "seq"), _whole(message, "credit")
         await self._stop(is_given_up=True)
         self._seq = seq
         self._pacing = job_reader.Pacing(
             credit, piece_s=FRAME_S, patience_s=self._socket.idle_s, error=self._holder.error
         )
-        self._sender = asyncio.create_task(self._speak(seq, told))
+        self._sender = asyncio.create_task(self._speak(seq, message))
 
     async def _stop(self, is_given_up: bool = False, tell: bool = False) -> None:
         """is_given_up: by the listener; else its socket went away."""
@@ -181,10 +181,10 @@ class Connection:
                 )
 
     # ---- the sender ------------------------------------------------------------------------------
-    async def _speak(self, seq: int, told: dict) -> None:
+    async def _speak(self, seq: int, message: dict) -> None:
         async with report_errors(partial(self._tell_error, seq)):
             try:
-                job, self._pacing.n_sent = await self._job(told)
+                job, self._pacing.n_sent = await self._job(message)
                 async with job_reader.JobReader(self._studio, job, self._pacing) as self._reader:
                     self._recent.keep(job)
                     await self._pour(seq, self._reader)
@@ -204,19 +204,19 @@ class Connection:
             }
         )
 
-    async def _job(self, told: dict) -> tuple[SpeechJob, int]:
+    async def _job(self, message: dict) -> tuple[SpeechJob, int]:
         await self._holder.ask()
-        if "job" in told:
-            return await self._resume(told)
+        if "job" in message:
+            return await self._resume(message)
         try:
-            body = Speech.model_validate(told.get("params"))
+            body = Speech.model_validate(message.get("params"))
         except ValidationError as error:
             raise wrong_field(error) from None
         return await open_job(self._studio, lambda: body.open(self._studio, self._owner)), 0
 
-    async def _resume(self, told: dict) -> tuple[SpeechJob, int]:
+    async def _resume(self, message: dict) -> tuple[SpeechJob, int]:
         """The rest of a stream whose socket broke."""
-        old, start = self._recent.find(told["job"], self._owner), _whole(told, "from")
+        old, start = self._recent.find(message["job"], self._owner), _whole(message, "from")
         if old is None:
             raise BadInput("stream_gone", param="job")
         return await open_job(
@@ -245,7 +245,7 @@ class Connection:
                     await self._end(seq, job, event)
 
     async def _end(self, seq: int, job: SpeechJob, now: Snapshot) -> None:
-        told = {
+        message = {
             "op": "end",
             "seq": seq,
             "job": job.id,
@@ -257,11 +257,11 @@ class Connection:
             "trace": job.trace.to_dict(),
         }
         if now.save_error is not None:
-            told |= {
+            message |= {
                 "code": now.save_error.code,
                 "text": now.save_error.sentence(self._socket.language),
             }
-        await self._socket.tell(told)
+        await self._socket.tell(message)
 
 
 def _bad(key: str, **values: object) -> Close:
@@ -269,8 +269,8 @@ def _bad(key: str, **values: object) -> Close:
     return Close(PROTOCOL, BadInput(key, **values))
 
 
-def _whole(told: dict, key: str) -> int:
-    value = told.get(key)
+def _whole(message: dict, key: str) -> int:
+    value = message.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
         raise _bad("bad_message.not_whole", name=key)
     return value

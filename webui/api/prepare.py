@@ -34,14 +34,16 @@ def routes(studio: Studio) -> APIRouter:
         """The segments, as the model that speaks wants them cut, with numbers, dates and the like
         written out and marks taken away.
         """
-        made = studio.synthesis.preview(
+        preview = studio.synthesis.preview(
             request.scope["kk_owner"], body.text, body.language[:17], body.model
         )
         return {
-            "segments": [{"text": said, "language": language} for said, language in made.segments],
-            "characters": made.characters,
-            "sentences": made.sentences,
-            "seconds": made.seconds,
+            "segments": [
+                {"text": text, "language": language} for text, language in preview.segments
+            ],
+            "characters": preview.characters,
+            "sentences": preview.sentences,
+            "seconds": preview.seconds,
         }
 
     return router

@@ -21,9 +21,11 @@ class RangeFile(FileResponse):
             nonlocal is_refused
             if message["type"] == "http.response.start" and message["status"] in (400, 416):
                 is_refused = True
-                told = answer(Request(scope), NoSuchPart("bad_range", param="Range"))
-                told.raw_headers += [(k, v) for k, v in message["headers"] if k == b"content-range"]
-                await told(scope, receive, send)
+                response = answer(Request(scope), NoSuchPart("bad_range", param="Range"))
+                response.raw_headers += [
+                    (k, v) for k, v in message["headers"] if k == b"content-range"
+                ]
+                await response(scope, receive, send)
             elif not is_refused:
                 await send(message)
 

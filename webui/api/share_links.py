@@ -98,11 +98,11 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         and at the interfaces that are listened on.
         """
         own = base(request)
-        found = {} if is_loopback(urlsplit(own).hostname or "") else {own + path: ""}
+        name_by_url = {} if is_loopback(urlsplit(own).hostname or "") else {own + path: ""}
         for at in reachable(settings.server.host):
             host = f"[{at.address}]" if ":" in at.address else at.address
-            found.setdefault(f"http://{host}:{settings.server.port}{root}{path}", at.name)
-        return [{"url": url, "interface": name} for url, name in found.items()]
+            name_by_url.setdefault(f"http://{host}:{settings.server.port}{root}{path}", at.name)
+        return [{"url": url, "interface": name} for url, name in name_by_url.items()]
 
     def told(demo: ShareLink, used: Used, request: Request) -> dict:
         state = demo.ended or (

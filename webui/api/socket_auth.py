@@ -93,8 +93,8 @@ class SocketAuth:
         error = None
         try:
             self._check()
-        except (NotAllowed, NotFound) as found:
-            error = found
+        except (NotAllowed, NotFound) as failure:
+            error = failure
         except KaikouError:
             pass  # the disk cannot be asked just now: nothing is known to have ended
         with suppress(RuntimeError):  # the loop has closed

@@ -147,9 +147,9 @@ class Speech(JsonBody):
         """Blocking; raises every refusal there is."""
         if self.continue_from:
             return studio.synthesis.continue_take(owner, self.continue_from[:80])
-        asked = self.asked()
+        params = self.asked()
         with with_param("ref_audio"):
-            return studio.synthesis.open(owner, text_in=self.input, **asked)
+            return studio.synthesis.open(owner, text_in=self.input, **params)
 
     def asked(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
@@ -231,8 +231,8 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
     async def record(job_id: str, request: Request):
         owner = request.scope["kk_owner"]
         job = recent_jobs.find(job_id, owner)
-        told = await run_in_threadpool(_record, studio, owner, job_id, job)
-        return JSONResponse(told, headers={"Cache-Control": "no-store"})
+        result = await run_in_threadpool(_record, studio, owner, job_id, job)
+        return JSONResponse(result, headers={"Cache-Control": "no-store"})
 
     @router.get(
         "/tts/result/{name}",

@@ -83,7 +83,7 @@ async def reply(
 
 
 def _headers(studio: Studio, job: SpeechJob, kind: str, language: str, rate: int) -> dict[str, str]:
-    told = {
+    headers = {
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",
         "X-Audio-Format": (
@@ -97,20 +97,20 @@ def _headers(studio: Studio, job: SpeechJob, kind: str, language: str, rate: int
         "X-Model": job.model,
         "X-RTF": f"{studio.expected_rtf(job):.4f}",
     }
-    return told | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
+    return headers | ({"X-Notes": notes_header(job.notes, language)} if job.notes else {})
 
 
 def notes_header(notes: list[tuple[str, str]], language: str) -> str:
     """The sentences in the caller's language as a percent-encoded JSON array: the first ones that
     fit into a header, whole.
     """
-    told: list[str] = []
+    sentences: list[str] = []
     for en, zh in notes:
-        more = [*told, zh if language == "zh" else en]
+        more = [*sentences, zh if language == "zh" else en]
         if len(_header_text(more)) > NOTES_BYTES:
             break
-        told = more
-    return _header_text(told)
+        sentences = more
+    return _header_text(sentences)
 
 
 def _header_text(sentences: list[str]) -> str:
@@ -126,15 +126,15 @@ async def _unless_left(request: Request, making: Coroutine[Any, Any, bytes]) -> 
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    made, left = asyncio.ensure_future(making), asyncio.ensure_future(leave())
+    work_task, leave_task = asyncio.ensure_future(making), asyncio.ensure_future(leave())
     try:
-        await asyncio.wait([made, left], return_when=asyncio.FIRST_COMPLETED)
-        if not made.done():
+        await asyncio.wait([work_task, leave_task], return_when=asyncio.FIRST_COMPLETED)
+        if not work_task.done():
             raise ClientDisconnect()
-        return made.result()
+        return work_task.result()
     finally:
-        made.cancel()
-        left.cancel()
+        work_task.cancel()
+        leave_task.cancel()
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:
@@ -188,8 +188,8 @@ async def _sound(
 
 async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterator[bytes]:
     async for piece in sound:
-        if made := other.push(piece):
-            yield made
+        if block := other.push(piece):
+            yield block
     if rest := other.flush():
         yield rest
 

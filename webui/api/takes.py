@@ -67,17 +67,17 @@ class Star(JsonBody):
 
 
 def take_info(take: Take) -> TakeKept:
-    asked = take.request
+    request = take.request
     return TakeKept(
         id=take.id,
-        input=asked.text,
-        voice=asked.voice,
+        input=request.text,
+        voice=request.voice,
         voice_name=take.voice_name,
-        mode=asked.mode,
-        instructions=asked.instruction,
-        language=asked.language,
-        speed=asked.speed,
-        seed=asked.seed,
+        mode=request.mode,
+        instructions=request.instruction,
+        language=request.language,
+        speed=request.speed,
+        seed=request.seed,
         engine=take.engine,
         engine_version=take.engine_version,
         model=take.model,
@@ -102,11 +102,11 @@ def routes(studio: Studio) -> APIRouter:
         PATH, description=ABOUT, responses={**answers(200, of=TakeList), **refusals(404, 422)}
     )
     def every(request: Request, after: str = "", limit: Annotated[int, Query(ge=1, le=100)] = 20):
-        found, has_more = takes.page(owner(request), after, limit)
+        page, has_more = takes.page(owner(request), after, limit)
         return TakeList(
-            data=[take_info(t) for t in found],
-            first_id=found[0].id if found else None,
-            last_id=found[-1].id if found else None,
+            data=[take_info(t) for t in page],
+            first_id=page[0].id if page else None,
+            last_id=page[-1].id if page else None,
             has_more=has_more,
         )
 

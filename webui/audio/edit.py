@@ -108,7 +108,11 @@ def _limited(x: np.ndarray, rate: int) -> np.ndarray:
     needed = np.minimum(1.0, CEILING / np.maximum(blocks, 1e-9))
     # lowest of 5 ms around each block, then the mean of 3 ms within that: never above what any
     # sample needs
-    held = np.lib.stride_tricks.sliding_window_view(np.pad(needed, 5, mode="edge"), 11).min(axis=1)
-    eased = np.lib.stride_tricks.sliding_window_view(np.pad(held, 2, mode="edge"), 5).mean(axis=1)
+    min_gain = np.lib.stride_tricks.sliding_window_view(np.pad(needed, 5, mode="edge"), 11).min(
+        axis=1
+    )
+    eased = np.lib.stride_tricks.sliding_window_view(np.pad(min_gain, 2, mode="edge"), 5).mean(
+        axis=1
+    )
     at = (np.arange(len(blocks)) + 0.5) * step
     return (x * np.interp(np.arange(len(x)), at, eased)).astype(np.float32)

@@ -31,8 +31,8 @@ def loudness_of(power: np.ndarray, hz: np.ndarray) -> float:
     loud = blocks[_lufs(blocks) > SILENT_LUFS]
     if not len(loud):
         return SILENT_LUFS
-    kept = loud[_lufs(loud) > _lufs(loud.mean()) - 10]
-    return float(_lufs(kept.mean()))
+    gated_power = loud[_lufs(loud) > _lufs(loud.mean()) - 10]
+    return float(_lufs(gated_power.mean()))
 
 
 def _lufs(mean_square):

@@ -44,13 +44,13 @@ def music_share(clip: Clip) -> float:
     if len(x) < (STEADY + 1) * HOP + SIZE:
         return 0.0
     hz = _peaks(x)
-    found = max(
+    peaks = max(
         (_steady(hz, shift) for shift in (0.0, CELL_HZ / 2)), key=lambda s: int(s.sum())
     )  # what lies on the edge of a cell lies within one of the others
-    many = np.flatnonzero(found.sum(axis=1) >= 2)
-    at = (np.arange(found.shape[1]) + 0.5) * CELL_HZ
+    many = np.flatnonzero(peaks.sum(axis=1) >= 2)
+    at = (np.arange(peaks.shape[1]) + 0.5) * CELL_HZ
     some = many[::4]  # neighbours are alike
-    n = sum(not _is_one_tone(_exact(hz[t], at[found[t]])) for t in some)
+    n = sum(not _is_one_tone(_exact(hz[t], at[peaks[t]])) for t in some)
     return n / max(len(some), 1) * len(many) / len(hz)
 
 
@@ -63,20 +63,20 @@ def _peaks(x: np.ndarray) -> np.ndarray:
     total = np.cumsum(np.pad(level[:, low - AROUND : high + AROUND], ((0, 0), (1, 0))), axis=1)
     wide = 2 * AROUND
     around = (total[:, wide:] - total[:, :-wide])[:, : high - low] / wide
-    left, here, right = (
+    left, centre, right = (
         level[:, low - 1 : high - 1],
         level[:, low:high],
         level[:, low + 1 : high + 1],
     )
     is_peak = (
-        (here > left)
-        & (here >= right)
-        & (here > around + OVER_DB)
-        & (here > np.percentile(level.max(axis=1), 95) - RANGE_DB)
+        (centre > left)
+        & (centre >= right)
+        & (centre > around + OVER_DB)
+        & (centre > np.percentile(level.max(axis=1), 95) - RANGE_DB)
     )
     t, b = np.nonzero(is_peak)
-    a, c, d = left[t, b], here[t, b], right[t, b]
-    hz = np.zeros(here.shape, np.float32)
+    a, c, d = left[t, b], centre[t, b], right[t, b]
+    hz = np.zeros(centre.shape, np.float32)
     exact = (low + b + 0.5 * (a - d) / np.minimum(a - 2 * c + d, -1e-6)) * RATE_HZ / SIZE
     is_hum = np.any(
         [np.abs(exact - np.round(exact / m) * m) < NEAR_MAINS_HZ for m in MAINS_HZ], axis=0
@@ -104,8 +104,8 @@ def _steady(hz: np.ndarray, shift: float) -> np.ndarray:
 
 def _exact(hz: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """The peaks of a frame that lie in or beside these cells."""
-    there = hz[hz > 0]
-    return there[(np.abs(there[:, None] - cells) < CELL_HZ).any(axis=1)]
+    present_hz = hz[hz > 0]
+    return present_hz[(np.abs(present_hz[:, None] - cells) < CELL_HZ).any(axis=1)]
 
 
 def _is_one_tone(hz: np.ndarray) -> bool:

@@ -50,7 +50,7 @@ def best_windows(
     phrases = _phrases(spectrum)
     if not phrases:
         return ()
-    found, short = [], []
+    windows, short = [], []
     for i, (start, _) in enumerate(phrases):
         for j in range(i, len(phrases)):
             left = max(start - _room(phrases, i), 0) * HOP_S
@@ -58,12 +58,12 @@ def best_windows(
             if right - left > MAX_S or any(left < s < right for s in changes_s):
                 break
             if right - left >= MIN_S or len(phrases) == j - i + 1:
-                found.append((left, right))
+                windows.append((left, right))
             elif changes_s:
                 short.append((left, right))
     scored = [
         Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
-        for left, right in found or short
+        for left, right in windows or short
     ]
     return _apart(sorted(scored or [_all_there_is(clip, spectrum, phrases)], key=_rank), most)
 

@@ -28,13 +28,13 @@ class SilenceTrim:
         """
         if self._open:
             return x
-        held = np.concatenate([self._held, np.asarray(x, np.float32)])
-        loud = np.flatnonzero(np.abs(held[len(self._held) :]) > ONSET)
-        onset = len(self._held) + int(loud[0]) if len(loud) else len(held)
+        buffer = np.concatenate([self._held, np.asarray(x, np.float32)])
+        loud = np.flatnonzero(np.abs(buffer[len(self._held) :]) > ONSET)
+        onset = len(self._held) + int(loud[0]) if len(loud) else len(buffer)
         start = max(onset - self._keep, 0)
         self.dropped += start
         if not len(loud):
-            self._held = held[start:]
+            self._held = buffer[start:]
             return np.zeros(0, np.float32)
         self._open, self._held = True, np.zeros(0, np.float32)
-        return held[start:]
+        return buffer[start:]

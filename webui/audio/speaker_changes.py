@@ -37,7 +37,7 @@ def speaker_changes(spectrum: Spectrum) -> tuple[float, ...]:
         for start, end, is_on in runs(spectrum.speech)
         if not is_on and end - start >= PAUSE_FRAMES
     ]
-    found: list[float] = []
+    change_times_s: list[float] = []
     parts = [(0, len(voiced))]  # in frames; each is parted where its voices differ most
     while parts:
         begin, end = parts.pop()
@@ -52,9 +52,9 @@ def speaker_changes(spectrum: Spectrum) -> tuple[float, ...]:
                 best = max(best, (criterion, start, stop))
         if best[0]:
             _, start, stop = best
-            found.append(round((start + stop) / 2 * HOP_S, 2))
+            change_times_s.append(round((start + stop) / 2 * HOP_S, 2))
             parts += [(begin, start), (stop, end)]
-    return tuple(sorted(found))
+    return tuple(sorted(change_times_s))
 
 
 def compare(left: np.ndarray, right: np.ndarray) -> tuple[float, float]:

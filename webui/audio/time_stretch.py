@@ -92,11 +92,11 @@ class TimeStretch:
         was played last.
         """
         first = max(due - self._reach, 0)
-        wanted = self._view(self._tail_at, 2 * self._hop).astype(np.float64)
+        target = self._view(self._tail_at, 2 * self._hop).astype(np.float64)
         around = self._view(first, due + self._reach - first + 2 * self._hop).astype(np.float64)
-        likeness = np.correlate(around, wanted, "valid")
+        likeness = np.correlate(around, target, "valid")
         power = np.concatenate([[0.0], np.cumsum(around**2)])
-        power = power[len(wanted) :] - power[: -len(wanted)]
+        power = power[len(target) :] - power[: -len(target)]
         # silence matches nothing: stay at the due place rather than wander
         score = likeness / np.sqrt(power + 1e-6)
         best = int(np.argmax(score))

@@ -110,10 +110,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 when all of it was done."""
-    told = parser().parse_args(argv)
+    args = parser().parse_args(argv)
     key = os.environ.get("KAIKOU_API_KEY", "").split(",")[0].strip() or None
     try:
-        return {"say": say, "clone": clone, "batch": batch}[told.verb](told, key)
+        return {"say": say, "clone": clone, "batch": batch}[args.verb](args, key)
     except KaikouError as error:
         print(sentence(error), file=sys.stderr)
         return 2
@@ -130,59 +130,59 @@ def sentence(error: KaikouError) -> str:
     return error.en if error.en == error.zh else f"{error.en}\n{error.zh}"
 
 
-def how(told: argparse.Namespace) -> dict:
+def how(args: argparse.Namespace) -> dict:
     """The fields of a request that the command line names."""
     return {
-        "instructions": told.instructions,
-        "mode": told.mode,
-        "language": told.language,
-        "speed": told.speed,
+        "instructions": args.instructions,
+        "mode": args.mode,
+        "language": args.language,
+        "speed": args.speed,
     }
 
 
-def say(told: argparse.Namespace, key: str | None) -> int:
+def say(args: argparse.Namespace, key: str | None) -> int:
     """Speak one text to a file, or as raw samples to standard output."""
-    if told.out == "-" and sys.stdout.isatty():
+    if args.out == "-" and sys.stdout.isatty():
         raise BadInput("no_out")
-    text = sys.stdin.read() if told.text == "-" else told.text
-    with TTS(told.url, key) as tts:
-        if told.out != "-":
-            tts.synthesize(text, told.voice, seed=told.seed, **how(told)).save(told.out)
+    text = sys.stdin.read() if args.text == "-" else args.text
+    with TTS(args.url, key) as tts:
+        if args.out != "-":
+            tts.synthesize(text, args.voice, seed=args.seed, **how(args)).save(args.out)
             return 0
-        with tts.stream(text, told.voice, seed=told.seed, **how(told)) as pieces:
+        with tts.stream(text, args.voice, seed=args.seed, **how(args)) as pieces:
             for pcm in pieces:
                 sys.stdout.buffer.write(pcm)
                 sys.stdout.buffer.flush()
     return 0
 
 
-def clone(told: argparse.Namespace, key: str | None) -> int:
+def clone(args: argparse.Namespace, key: str | None) -> int:
     """Save a voice from a recording and print it as JSON."""
-    with TTS(told.url, key) as tts:
+    with TTS(args.url, key) as tts:
         print(
             tts.clone(
-                told.path,
-                told.name,
-                transcript=told.transcript,
-                language=told.language,
-                denoise=told.denoise,
-                start_s=told.start_s,
-                end_s=told.end_s,
-                consent=told.consent,
+                args.path,
+                args.name,
+                transcript=args.transcript,
+                language=args.language,
+                denoise=args.denoise,
+                start_s=args.start_s,
+                end_s=args.end_s,
+                consent=args.consent,
             )["id"]
         )
     return 0
 
 
-def batch(told: argparse.Namespace, key: str | None) -> int:
+def batch(args: argparse.Namespace, key: str | None) -> int:
     """Speak every line of a file, each to a file of its own; go on where an earlier run ended."""
     if (
-        told.in_flight < 1
-        or told.batch < 1
-        or (told.per_second is not None and not 0 < told.per_second < math.inf)
+        args.in_flight < 1
+        or args.batch < 1
+        or (args.per_second is not None and not 0 < args.per_second < math.inf)
     ):
         raise BadInput("bad_input.above_zero")
-    usual, n_failed = SpeechParams("", told.voice, **how(told)), 0
+    usual, n_failed = SpeechParams("", args.voice, **how(args)), 0
 
     def on_result(result: Result) -> None:
         nonlocal n_failed
@@ -190,7 +190,7 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
             return
         n_failed += 1
         if n_failed <= SHOWN:
-            print(f"\r{told.input}:{result.line.n}: {sentence(result.error)}", file=sys.stderr)
+            print(f"\r{args.input}:{result.line.n}: {sentence(result.error)}", file=sys.stderr)
         elif n_failed == SHOWN + 1:
             print("\r… more in manifest.json / 其余见 manifest.json", file=sys.stderr)
 
@@ -205,22 +205,22 @@ def batch(told: argparse.Namespace, key: str | None) -> int:
 
     async def run() -> Progress:
         async with AsyncBatchClient(
-            told.url,
+            args.url,
             key,
-            in_flight=told.in_flight,
-            batch=told.batch,
-            per_second=told.per_second,
-            seed=max(0, told.seed),
+            in_flight=args.in_flight,
+            batch=args.batch,
+            per_second=args.per_second,
+            seed=max(0, args.seed),
             retry=Retry(patience_s=900),
         ) as client:
             return await client.to_folder(
-                read(told.input, usual), Path(told.folder), progress=progress, on_result=on_result
+                read(args.input, usual), Path(args.folder), progress=progress, on_result=on_result
             )
 
     end = asyncio.run(run())
     print(
         f"\r{end.done} done ({end.kept} kept), {end.failed} failed, {end.seconds:.1f} s of sound in"
-        f" {told.folder}"
+        f" {args.folder}"
     )
     return 1 if end.failed else 0
 

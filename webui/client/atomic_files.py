@@ -117,9 +117,9 @@ class ResumeLog:
             self._file.seek(at)
             return json.loads(self._file.readline())
 
-    def add(self, key: bytes, told: dict) -> None:
+    def add(self, key: bytes, record: dict) -> None:
         """On the disk when this returns. Raises StorageFull, Unwritable."""
-        raw = json.dumps({"key": key.hex(), **told}, ensure_ascii=False).encode() + b"\n"
+        raw = json.dumps({"key": key.hex(), **record}, ensure_ascii=False).encode() + b"\n"
         with on_disk(self._path):
             at = self._file.seek(0, os.SEEK_END)
             try:

@@ -138,7 +138,7 @@ class AsyncBatchClient:
     async def _run(
         self, lines, usual: SpeechParams, keep, place: OutputFolder | None, progress
     ) -> AsyncIterator[Result]:
-        maker, counter, known = (
+        maker, counter, line_keys = (
             BatchRunner(self._http, self._bucket, self._retry, self._timeout_s, keep),
             _Counter(lines, progress),
             Known(self._seed),
@@ -148,21 +148,21 @@ class AsyncBatchClient:
             """Those with a problem and those that are there already have their Result; the others
             are asked for together.
             """
-            made: dict[int, Result] = {}
+            results_by_index: dict[int, Result] = {}
             for i, item in enumerate(items):
                 if item.line.problem is not None:
-                    made[i] = Result(item.line, error=item.line.problem)
-                elif place is not None and (found := await place.found(item)) is not None:
-                    made[i] = found
-                if i in made:
-                    counter.add(made[i])
-            todo = [i for i in range(len(items)) if i not in made]
+                    results_by_index[i] = Result(item.line, error=item.line.problem)
+                elif place is not None and (stored_result := await place.found(item)) is not None:
+                    results_by_index[i] = stored_result
+                if i in results_by_index:
+                    counter.add(results_by_index[i])
+            todo = [i for i in range(len(items)) if i not in results_by_index]
             for i, result in zip(todo, await maker.make([items[i] for i in todo]) if todo else ()):
-                made[i] = result
+                results_by_index[i] = result
                 counter.add(result)
-            return [made[i] for i in range(len(items))]
+            return [results_by_index[i] for i in range(len(items))]
 
-        groups = _groups(lines, usual, known, self._batch)
+        groups = _groups(lines, usual, line_keys, self._batch)
         in_hand = self._in_flight + max(2, AHEAD * self._in_flight // self._batch)
         async with aclosing(ordered(groups, work, self._in_flight, in_hand)) as answers:
             async for _, results in answers:
@@ -195,11 +195,13 @@ class _Counter:
             self._tell(Progress(self._done, self._failed, self._kept, self._seconds, self._total))
 
 
-async def _groups(lines, usual: SpeechParams, known: Known, size: int) -> AsyncIterator[list[Item]]:
+async def _groups(
+    lines, usual: SpeechParams, line_keys: Known, size: int
+) -> AsyncIterator[list[Item]]:
     """Of `size` lines of one model each; the last may be smaller."""
     group: list[Item] = []
     async for line in _lines(lines, usual):
-        key = known.key(line.ask)
+        key = line_keys.key(line.ask)
         if group and (len(group) == size or line.ask.model != group[0].ask.model):
             yield group
             group = []

@@ -60,31 +60,31 @@ def lines_of(things: Iterable, usual: SpeechParams) -> Iterator[Line]:
         )
 
 
-def line_of(n: int, told: object, usual: SpeechParams) -> Line:
+def line_of(n: int, row: object, usual: SpeechParams) -> Line:
     """Line `n` of a batch from what a file or a program gives; `usual` fills the rest."""
-    if isinstance(told, str):
-        told = {"text": told}
-    if not isinstance(told, Mapping):
+    if isinstance(row, str):
+        row = {"text": row}
+    if not isinstance(row, Mapping):
         return _bad(n, "", usual, BadInput("bad_line.not_line"))
-    known = {
+    fields = {
         NAMES[k.strip().lower()]: v
-        for k, v in told.items()
+        for k, v in row.items()
         if isinstance(k, str) and k.strip().lower() in NAMES and v not in (None, "")
     }
-    text = str(known.get("text", ""))
-    made = {}
-    for name, value in known.items():
+    text = str(fields.get("text", ""))
+    params = {}
+    for name, value in fields.items():
         try:
             if isinstance(value, Mapping):
                 value = value.get("id", "")
-            made[name] = KINDS.get(name, str)(value)
+            params[name] = KINDS.get(name, str)(value)
         except (ValueError, TypeError, OverflowError):
             error = BadInput("bad_line.value", value=str(value)[:40], param=name)
             return _bad(n, text, usual, error)
     if not text.strip():
         return _bad(n, text, usual, BadInput("bad_line.no_text", param="text"))
     try:
-        return Line(n, replace(usual, **made))
+        return Line(n, replace(usual, **params))
     except BadInput as error:
         return _bad(
             n,
@@ -159,11 +159,11 @@ def _texts(f, usual: SpeechParams) -> Iterator[Line]:
 def _json(f, usual: SpeechParams) -> Iterator[Line]:
     for n, raw in _split(f):
         try:
-            told = json.loads(raw)
+            row = json.loads(raw)
         except (ValueError, RecursionError):
             yield _bad(n, raw[:200], usual, BadInput("bad_line.not_json"))
         else:
-            yield line_of(n, told, usual)
+            yield line_of(n, row, usual)
 
 
 def _table(f, usual: SpeechParams) -> Iterator[Line]:
@@ -210,10 +210,10 @@ class Known:
 
     def key(self, ask: SpeechParams) -> bytes:
         """A mark of the request that is the same in every run, with a count of equal ones."""
-        said = json.dumps([self._seed, vars(ask)], ensure_ascii=False, sort_keys=True).encode(
-            "utf-8", "surrogatepass"
-        )
-        digest = hashlib.sha256(said).digest()[:16]
+        canonical_json = json.dumps(
+            [self._seed, vars(ask)], ensure_ascii=False, sort_keys=True
+        ).encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(canonical_json).digest()[:16]
         self._seen[digest[:8]] += 1
         nth = self._seen[digest[:8]]
         return digest if nth == 1 else hashlib.sha256(digest + nth.to_bytes(4, "big")).digest()[:16]

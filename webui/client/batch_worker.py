@@ -80,25 +80,25 @@ class BatchRunner:
 
     async def make(self, items: list[Item]) -> list[Result]:
         """One Result each, in their order."""
-        left, made, tries = dict(enumerate(items)), {}, 0
+        remaining, results, tries = dict(enumerate(items)), {}, 0
         error = self._no_use
         if error is None:
             error, tries = await self._try(
-                left, made, self._alone if len(items) == 1 else self._together
+                remaining, results, self._alone if len(items) == 1 else self._together
             )
         if isinstance(error, HOPELESS) or (isinstance(error, Unreachable) and is_unheard(error)):
             self._no_use = error
         elif (
             error is not None and not is_unheard(error) and len(items) > 1
         ):  # one of them may be to blame for all
-            return [made.get(i) or (await self.make([item]))[0] for i, item in enumerate(items)]
+            return [results.get(i) or (await self.make([item]))[0] for i, item in enumerate(items)]
         return [
-            made.get(i) or Result(item.line, error=error, attempts=tries, seed=item.ask.seed)
+            results.get(i) or Result(item.line, error=error, attempts=tries, seed=item.ask.seed)
             for i, item in enumerate(items)
         ]
 
     async def _try(
-        self, left: dict[int, Item], made: dict[int, Result], ask: Asker
+        self, remaining: dict[int, Item], results: dict[int, Result], ask: Asker
     ) -> tuple[KaikouError | None, int]:
         """Moves what comes out of it from `left` to `made`.
 
@@ -110,31 +110,31 @@ class BatchRunner:
                 with attempt:
                     n += 1
                     await asyncio.sleep(self._bucket.take())
-                    await self._once(left, made, ask, n)
+                    await self._once(remaining, results, ask, n)
         except KaikouError as error:
             return error, n
         return None, n
 
     async def _once(
-        self, left: dict[int, Item], made: dict[int, Result], ask: Asker, n: int
+        self, remaining: dict[int, Item], results: dict[int, Result], ask: Asker, n: int
     ) -> None:
         try:
-            async with aclosing(ask(dict(left), made, n)) as sounds:
+            async with aclosing(ask(dict(remaining), results, n)) as sounds:
                 async for i, sound in sounds:
-                    made[i] = await self._keep(left.pop(i), sound, n)
+                    results[i] = await self._keep(remaining.pop(i), sound, n)
         except KaikouError as error:
             self._bucket.heed(error)
             raise
         finally:
-            for i in made.keys() & left.keys():
-                del left[i]
-        if left:
+            for i in results.keys() & remaining.keys():
+                del remaining[i]
+        if remaining:
             raise Broken()
 
     async def _alone(
-        self, asked: dict[int, Item], made: dict[int, Result], n: int
+        self, items: dict[int, Item], results: dict[int, Result], n: int
     ) -> AsyncIterator[tuple[int, Sound]]:
-        ((i, item),) = asked.items()
+        ((i, item),) = items.items()
         hearing = SpeechResponse(item.ask, is_paced=False, is_whole=True)
         with as_client_error():
             async with self._http.stream(
@@ -151,34 +151,34 @@ class BatchRunner:
         yield i, hearing.sound()
 
     async def _together(
-        self, asked: dict[int, Item], made: dict[int, Result], n: int
+        self, items: dict[int, Item], results: dict[int, Result], n: int
     ) -> AsyncIterator[tuple[int, Sound]]:
         """Lines as they come out of the zip.
 
         One that breaks off leaves those that were whole by then; only the others are asked for
         again.
         """
-        order, zip_ = list(asked), ZipReader()
+        order, zip_ = list(items), ZipReader()
         body = {
-            "requests": [_request(asked[i].ask) for i in order],
-            "model": asked[order[0]].ask.model,
+            "requests": [_request(items[i].ask) for i in order],
+            "model": items[order[0]].ask.model,
         }
         with as_client_error():
             async with self._http.stream(
                 "POST",
                 BATCH,
                 json=body,
-                timeout=timeout(sum(len(x.ask.text) for x in asked.values()), self._timeout_s),
+                timeout=timeout(sum(len(x.ask.text) for x in items.values()), self._timeout_s),
             ) as answer:
                 await aread_error(answer)
                 async for data in answer.aiter_raw():
                     for name, entry in zip_.feed(data):
                         if name == "manifest.json":
-                            made.update(_failures(entry, order, asked, n))
+                            results.update(_failures(entry, order, items, n))
                         elif (place := PLACE.fullmatch(name)) and 1 <= int(place[1]) <= len(order):
                             i = order[int(place[1]) - 1]
-                            if i in asked:
-                                yield i, _sound(entry, asked.pop(i).ask)
+                            if i in items:
+                                yield i, _sound(entry, items.pop(i).ask)
                 zip_.end()
             await self._tidy(answer.headers.get("x-job-id", ""))
 
@@ -190,9 +190,9 @@ class BatchRunner:
 
 
 def _request(ask: SpeechParams) -> dict:
-    told = ask.body()
-    del told["model"]  # one for the whole batch
-    return told
+    body = ask.body()
+    del body["model"]  # one for the whole batch
+    return body
 
 
 def _sound(entry: bytes, ask: SpeechParams) -> Sound:
@@ -203,7 +203,7 @@ def _sound(entry: bytes, ask: SpeechParams) -> Sound:
 
 
 def _failures(
-    manifest: bytes, order: list[int], asked: dict[int, Item], n: int
+    manifest: bytes, order: list[int], items: dict[int, Item], n: int
 ) -> dict[int, Result]:
     """What the studio itself has given up. It has tried three times already."""
     try:
@@ -212,15 +212,16 @@ def _failures(
     except (ValueError, KeyError, TypeError, IndexError):
         raise Broken("broken.batch_list") from None
     errors = {
-        i: str(told.get("message") or "This line could not be made.") for i, told in failed.items()
+        i: str(failure.get("message") or "This line could not be made.")
+        for i, failure in failed.items()
     }
     return {
         i: Result(
-            asked[i].line,
-            error=EngineFault(Message(errors[i], errors[i]), code=told.get("code")),
+            items[i].line,
+            error=EngineFault(Message(errors[i], errors[i]), code=failure.get("code")),
             attempts=n,
-            seed=asked[i].ask.seed,
+            seed=items[i].ask.seed,
         )
-        for i, told in failed.items()
-        if i in asked
+        for i, failure in failed.items()
+        if i in items
     }

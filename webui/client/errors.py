@@ -81,11 +81,11 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouErro
     Its sentence is in the one language that was asked for.
     """
     kind = KINDS.get(status) or (EngineFault if status >= 500 or status == 408 else BadInput)
-    told: dict = {}
+    details: dict = {}
     with suppress(ValueError, KeyError, TypeError):  # a proxy's page, or nothing
-        told = dict(json.loads(body)["error"])
-    text = str(told.get("message") or "")
-    code, param = told.get("code"), told.get("param")
+        details = dict(json.loads(body)["error"])
+    text = str(details.get("message") or "")
+    code, param = details.get("code"), details.get("param")
     return kind(
         Message(text, text) if text else message("server_answered", status=status),
         code=str(code) if code else None,
@@ -98,11 +98,13 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
     """Seconds that `Retry-After` asks for, as a number or as a date; None when it asks for nothing
     that can be read.
     """
-    told = headers.get("retry-after", "").strip()
-    if told.isascii() and told.isdigit():
-        return float(told[:9])
+    header = headers.get("retry-after", "").strip()
+    if header.isascii() and header.isdigit():
+        return float(header[:9])
     try:
-        return max(0.0, (parsedate_to_datetime(told) - (now or datetime.now(UTC))).total_seconds())
+        return max(
+            0.0, (parsedate_to_datetime(header) - (now or datetime.now(UTC))).total_seconds()
+        )
     except (ValueError, TypeError):
         return None
 

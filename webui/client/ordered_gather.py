@@ -44,11 +44,11 @@ async def ordered(
         while True:
             item, answer = await todo.get()
             try:
-                made = await work(item)
+                result = await work(item)
             except Exception as error:
                 answer.set_exception(error)
             else:
-                answer.set_result(made)
+                answer.set_result(result)
 
     reader, servers = (
         asyncio.create_task(read()),
@@ -57,11 +57,11 @@ async def ordered(
     try:
         while True:
             item, answer = await line.get()
-            made = await answer
+            result = await answer
             if item is None:
                 return
-            yield item, made
-            del item, answer, made
+            yield item, result
+            del item, answer, result
     finally:
         for task in (reader, *servers):
             task.cancel()

@@ -32,27 +32,27 @@ class OutputFolder:
         """What an earlier run has made of the very same line, under the name that its place now
         gives it.
         """
-        told = self._marks.get(item.key)
-        if told is None:
+        record = self._marks.get(item.key)
+        if record is None:
             return None
         name = file_name(item.line.n, item.key, item.ask.text)
-        path = self.path / str(told["file"])
+        path = self.path / str(record["file"])
         try:
-            if path.parent != self.path or path.stat().st_size != told["bytes"]:
+            if path.parent != self.path or path.stat().st_size != record["bytes"]:
                 return None
         except FileNotFoundError:
             return None
         if path.name != name:
             async with self._lock:
-                await asyncio.to_thread(self._rename, path, item, {**told, "file": name})
+                await asyncio.to_thread(self._rename, path, item, {**record, "file": name})
         return Result(
-            item.line, seed=told["seed"], seconds=told["seconds"], file=name, is_kept=True
+            item.line, seed=record["seed"], seconds=record["seconds"], file=name, is_kept=True
         )
 
-    def _rename(self, path: Path, item: Item, told: dict) -> None:
+    def _rename(self, path: Path, item: Item, record: dict) -> None:
         with on_disk(path):
-            put(path, self.path / told["file"])
-        self._marks.add(item.key, {k: v for k, v in told.items() if k != "key"})
+            put(path, self.path / record["file"])
+        self._marks.add(item.key, {k: v for k, v in record.items() if k != "key"})
 
     async def keep(self, item: Item, sound: Sound, attempts: int) -> Result:
         """On the disk, and then marked, when this returns. Raises StorageFull, Unwritable."""
@@ -62,9 +62,9 @@ class OutputFolder:
             round(sound.seconds, 3),
         )
         path = await asyncio.to_thread(sound.save, self.path / name)
-        told = {"file": name, "bytes": path.stat().st_size, "seconds": seconds, "seed": seed}
+        record = {"file": name, "bytes": path.stat().st_size, "seconds": seconds, "seed": seed}
         async with self._lock:
-            await asyncio.to_thread(self._marks.add, item.key, told)
+            await asyncio.to_thread(self._marks.add, item.key, record)
         return Result(item.line, attempts=attempts, seed=seed, seconds=seconds, file=name)
 
     def list(self, result: Result) -> None:

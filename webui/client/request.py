@@ -45,18 +45,18 @@ class SpeechParams:
 
     def body(self) -> dict:
         """The JSON body of `POST /v1/audio/speech`."""
-        told = dict(vars(self))
-        return {"input": told.pop("text"), **told}
+        fields = dict(vars(self))
+        return {"input": fields.pop("text"), **fields}
 
 
 def headers(api_key: str | None, language: str) -> dict[str, str]:
     """`identity`: a sound is not worth unpacking, and nothing unpacks to more than came."""
-    told = {
+    request_headers = {
         "User-Agent": f"kaikou-client/{__version__}",
         "Accept-Encoding": "identity",
         "Accept-Language": language,
     }
-    return told | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
+    return request_headers | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
 
 
 def timeout(n_chars: int, given_s: float | None) -> httpx.Timeout:
@@ -71,10 +71,10 @@ def is_framed(answer: httpx.Response) -> bool:
     """The connection itself will say where this answer ends; one that ends by closing proves
     nothing.
     """
-    told = answer.headers
+    answer_headers = answer.headers
     return (
-        "content-length" in told
-        or "chunked" in told.get("transfer-encoding", "").lower()
+        "content-length" in answer_headers
+        or "chunked" in answer_headers.get("transfer-encoding", "").lower()
         or answer.http_version == "HTTP/2"
     )
 
@@ -117,13 +117,13 @@ class SpeechResponse:
 
     def begin(self, answer: httpx.Response) -> None:
         """Raises Changed when another engine would go on."""
-        told = {k: v for k, v in answer.headers.items() if k.startswith("x-")}
+        answer_headers = {k: v for k, v in answer.headers.items() if k.startswith("x-")}
         if self._is_whole:
             self._given = 0
             self._parts.clear()
-        elif self._given and told.get("x-engine") != self._told.get("x-engine"):
+        elif self._given and answer_headers.get("x-engine") != self._told.get("x-engine"):
             raise Changed()
-        self._told, self._is_framed = told, is_framed(answer)
+        self._told, self._is_framed = answer_headers, is_framed(answer)
         self._reader, self._skip, self._again = WavReader(), self._given, hashlib.sha256()
 
     def feed(self, data: bytes) -> bytes:
@@ -156,20 +156,20 @@ class SpeechResponse:
     @property
     def seed(self) -> int | None:
         """The seed that was used; None where the studio has not said it."""
-        told = self._told.get("x-seed", "")
-        return int(told) if told.isdigit() else None
+        seed_header = self._told.get("x-seed", "")
+        return int(seed_header) if seed_header.isdigit() else None
 
     def sound(self) -> Sound:
         """All that came, with what the studio says of it."""
-        told = self._told
+        answer_headers = self._told
         return Sound(
             b"".join(self._parts),
             self.rate,
             self._reader.head,
             self.seed,
-            told.get("x-voice", ""),
-            told.get("x-engine", ""),
-            told.get("x-job-id", ""),
+            answer_headers.get("x-voice", ""),
+            answer_headers.get("x-engine", ""),
+            answer_headers.get("x-job-id", ""),
         )
 
 

@@ -44,9 +44,9 @@ class Retry:
             backed_off = min(
                 self.longest_s, self.first_s * 2 ** min(state.attempt_number - 1, 30)
             ) * random.uniform(0.5, 1.0)
-            asked = getattr(error, "retry_after_s", None) or 0.0
+            retry_after_s = getattr(error, "retry_after_s", None) or 0.0
             return max(
-                backed_off, asked * random.uniform(1.0, 1.1)
+                backed_off, retry_after_s * random.uniform(1.0, 1.1)
             )  # told the same, they must not all come at once
 
         def is_enough(state: RetryCallState) -> bool:

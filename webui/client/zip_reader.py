@@ -32,22 +32,22 @@ class ZipReader:
         Raises Broken for what is damaged or another kind of zip.
         """
         self._raw += data
-        made = []
+        entries = []
         while not self.is_whole and len(self._raw) >= 4:
             kind = bytes(self._raw[:4])
             if kind not in HEAD:
                 raise Broken("broken.zip")
             if len(self._raw) < HEAD[kind].size:
                 break
-            told = HEAD[kind].unpack_from(self._raw)
+            header = HEAD[kind].unpack_from(self._raw)
             if kind == ENTRY:
-                entry = self._entry(*told[1:4], *told[6:])
+                entry = self._entry(*header[1:4], *header[6:])
                 if entry is None:
                     break
-                made.append(entry)
-            elif not self._listed(kind, told):
+                entries.append(entry)
+            elif not self._listed(kind, header):
                 break
-        return made
+        return entries
 
     def _entry(
         self,
@@ -73,19 +73,19 @@ class ZipReader:
         self._n += 1
         return name.decode("utf-8", "replace"), data
 
-    def _listed(self, kind: bytes, told: tuple) -> bool:
+    def _listed(self, kind: bytes, header: tuple) -> bool:
         """True when this part of the list was there.
 
         At its end: does it name as many entries as came?
         """
-        size = HEAD[kind].size + (sum(told[10:13]) if kind == LISTED else told[7])
+        size = HEAD[kind].size + (sum(header[10:13]) if kind == LISTED else header[7])
         if len(self._raw) < size:
             return False
         del self._raw[:size]
         if kind == LISTED:
             self._n_listed += 1
             return True
-        if not self._n == self._n_listed == told[4]:
+        if not self._n == self._n_listed == header[4]:
             raise Broken("broken.zip")
         self.is_whole = True
         return True

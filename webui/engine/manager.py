@@ -200,9 +200,9 @@ class EngineManager:
         if is_late:
             _close(engine)
         elif (
-            hasattr(engine, "on_broken") and (told := engine.health()).state == "broken"
+            hasattr(engine, "on_broken") and (health := engine.health()).state == "broken"
         ):  # between its start and now
-            self._broke(engine, NotReady(Message(told.reason, told.reason_zh), code="broken"))
+            self._broke(engine, NotReady(Message(health.reason, health.reason_zh), code="broken"))
 
     def _broke(self, engine: Engine, error: KaikouError) -> None:
         with self._lock:

@@ -51,10 +51,10 @@ class MemoryLock:
         """Take `needed` bytes of the current GPU and keep them until `release`; another process
         that wants them finds them gone.
         """
-        kept = [self._take(torch, needed, headroom)]
+        tensors = [self._take(torch, needed, headroom)]
 
         def free() -> None:
-            kept.clear()
+            tensors.clear()
             torch.cuda.empty_cache()
 
         self._note(
@@ -158,16 +158,16 @@ class MemoryLock:
 
     def release(self) -> list[str]:
         """Undo everything, last first; idempotent. Returns what was undone, or why it was not."""
-        said = []
+        messages = []
         while self._undo:
             undone, undo = self._undo.pop()
             try:
                 undo()
-                said.append(undone)
+                messages.append(undone)
             except (NotReady, OSError, RuntimeError, ValueError) as error:
-                said.append(f"not undone: {undone} ({error})")
-                log.warning("%s", said[-1])
-        return said
+                messages.append(f"not undone: {undone} ({error})")
+                log.warning("%s", messages[-1])
+        return messages
 
 
 class _Pinned:
@@ -202,9 +202,9 @@ def _system(name: str) -> MemoryCall:
 def _raise_limit() -> tuple[int, int]:
     """As much as this process may pin; returns the limits as they were."""
     before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    for wanted in ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), (before[1], before[1])):
+    for limit in ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), (before[1], before[1])):
         try:
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, wanted)
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, limit)
             break
         except (ValueError, OSError):
             continue  # the first wants an administrator's rights
@@ -218,12 +218,14 @@ def _no_right(needed: int, allowed: int, error: OSError) -> NotReady:
 
 def _smi(call: Call, *arguments: str) -> str:
     try:
-        told = call(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=30)
+        process = call(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _no_smi(type(error).__name__) from error
-    if told.returncode:
-        raise _no_smi((told.stdout + told.stderr).strip()[:160] or f"exit code {told.returncode}")
-    return told.stdout.strip()
+    if process.returncode:
+        raise _no_smi(
+            (process.stdout + process.stderr).strip()[:160] or f"exit code {process.returncode}"
+        )
+    return process.stdout.strip()
 
 
 def _no_smi(why: str) -> NotReady:

@@ -155,8 +155,8 @@ class AccessStore:
         return self._all("SELECT * FROM demos ORDER BY created_at DESC, id", _demo)
 
     def demo(self, demo_id: str) -> ShareLink | None:
-        found = self._all("SELECT * FROM demos WHERE id = ?", _demo, (demo_id,))
-        return found[0] if found else None
+        rows = self._all("SELECT * FROM demos WHERE id = ?", _demo, (demo_id,))
+        return rows[0] if rows else None
 
     def add_demo(self, demo: ShareLink, max_live: int) -> bool:
         """False when its account has `max_live` links that have not ended; asked and added in one
@@ -242,14 +242,14 @@ class AccessStore:
     def close(self) -> None:
         self._db.close()
 
-    def _all(self, ask: str, made, given: tuple = ()) -> list:
+    def _all(self, ask: str, from_row, parameters: tuple = ()) -> list:
         if not self._db.is_there:
             return []
 
         def look(db: Connection) -> list[Row]:
-            return db.execute(ask, given).fetchall()
+            return db.execute(ask, parameters).fetchall()
 
-        return [made(row) for row in self._db.read(look)]
+        return [from_row(row) for row in self._db.read(look)]
 
 
 def _demo(row: Row) -> ShareLink:

@@ -23,9 +23,9 @@ def stamp(model: Path) -> str:
     exchanged. "" where it cannot be read.
     """
     try:
-        found = [path for like in TELLING for path in model.glob(like)]
+        files = [path for like in TELLING for path in model.glob(like)]
         rows = sorted(
-            (str(p.relative_to(model)), p.stat().st_size, p.stat().st_mtime_ns) for p in found
+            (str(p.relative_to(model)), p.stat().st_size, p.stat().st_mtime_ns) for p in files
         )
     except OSError:
         return ""
@@ -66,8 +66,10 @@ def load(model: Path, data_dir: Path) -> dict | None:
 def switched_off(model: Path, data_dir: Path) -> tuple[str, ...]:
     """Precisions that were too far from fp32 with these very files."""
     results = (load(model, data_dir) or {}).get("results") or ()
-    found = [r["figures"] for r in results if (r.get("item"), r.get("name")) == ("E", "precision")]
-    return tuple(name for figures in found for name in figures.get("off", ()))
+    all_figures = [
+        r["figures"] for r in results if (r.get("item"), r.get("name")) == ("E", "precision")
+    ]
+    return tuple(name for figures in all_figures for name in figures.get("off", ()))
 
 
 def end_of_prompt(model: Path, data_dir: Path) -> str:
@@ -75,10 +77,10 @@ def end_of_prompt(model: Path, data_dir: Path) -> str:
     not examined.
     """
     results = (load(model, data_dir) or {}).get("results") or ()
-    found = (
+    all_figures = (
         r["figures"] for r in results if (r.get("item"), r.get("name")) == ("G", "description")
     )
-    return next((str(figures.get("end_of_prompt", "")) for figures in found), "")
+    return next((str(figures.get("end_of_prompt", "")) for figures in all_figures), "")
 
 
 def agree(model: Path, data_dir: Path, profile: dict) -> None:
@@ -98,15 +100,15 @@ def agree(model: Path, data_dir: Path, profile: dict) -> None:
 
 def agreed(model: Path, data_dir: Path) -> dict:
     """The profile for these very files; empty where none was agreed to."""
-    found = _of(model, folders(model, data_dir)[1] / AGREED) or {}
-    return found["profile"] if isinstance(found.get("profile"), dict) else {}
+    agreement = _of(model, folders(model, data_dir)[1] / AGREED) or {}
+    return agreement["profile"] if isinstance(agreement.get("profile"), dict) else {}
 
 
 def _of(model: Path, path: Path) -> dict | None:
     """What was written about these very files."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     own = stamp(model)
-    return found if isinstance(found, dict) and own and found.get("stamp") == own else None
+    return content if isinstance(content, dict) and own and content.get("stamp") == own else None

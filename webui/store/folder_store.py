@@ -91,27 +91,27 @@ class Folder:
         go with a later `purge`. Missing is fine. Raises StorageFull when it cannot even be renamed:
         then all of it is there as before.
         """
-        gone = self.root / f"{GONE}{secrets.token_hex(8)}"
+        trash_path = self.root / f"{GONE}{secrets.token_hex(8)}"
         try:
-            os.replace(self.path(entry), gone)
+            os.replace(self.path(entry), trash_path)
         except FileNotFoundError:
             return
         except OSError as error:
             raise _named(error) from error
-        shutil.rmtree(gone, ignore_errors=True)
-        if gone.exists():
-            log.warning("files of a deleted entry could not be removed yet: %s", gone.name)
+        shutil.rmtree(trash_path, ignore_errors=True)
+        if trash_path.exists():
+            log.warning("files of a deleted entry could not be removed yet: %s", trash_path.name)
 
     def purge(self) -> None:
         """Take away what is left of deleted entries."""
-        for left in self.root.glob(f"{GONE}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.root.glob(f"{GONE}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def sweep(self) -> None:
         """And what a killed process left half-written. Only while nobody writes."""
         self.purge()
-        for left in self.root.glob(".new-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.root.glob(".new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _named(error: OSError) -> Exception:

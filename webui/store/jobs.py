@@ -236,10 +236,10 @@ class JobStore:
             ).fetchone()
             return row and _job(row, db.execute(COUNTS, (job_id,)))
 
-        found = self._db.read(work) if self._db.is_there else None
-        if found is None:
+        job = self._db.read(work) if self._db.is_there else None
+        if job is None:
             raise job_gone()
-        return found
+        return job
 
     def open_jobs(self) -> list[tuple[str, str]]:
         """(id, account) of the jobs that are to be worked on, oldest first."""
@@ -290,7 +290,7 @@ class JobStore:
 
         `still`: lines that are being made at this moment. Raises Busy as `add` does.
         """
-        kept = set(still)
+        running_numbers = set(still)
 
         def work(db: Connection) -> None:
             _check_open_again(db, job_id, "cancelled")
@@ -310,7 +310,7 @@ class JobStore:
             ]
             db.executemany(
                 "UPDATE lines SET state = 'waiting' WHERE job = ? AND n = ?",
-                [(job_id, n) for n in rows if n not in kept],
+                [(job_id, n) for n in rows if n not in running_numbers],
             )
 
         self._db.write(work)
@@ -431,10 +431,10 @@ class JobStore:
                 ),
             )
 
-        found = self._db.read(work) if self._db.is_there else None
-        if found is None:
+        state_and_lines = self._db.read(work) if self._db.is_there else None
+        if state_and_lines is None:
             raise job_gone()
-        return found
+        return state_and_lines
 
     def claim(self, job_id: str) -> Line | None:
         """The next line of a job that runs, now this process' own.
@@ -495,8 +495,8 @@ class JobStore:
             "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, notes ="
             " ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
         )
-        told = json.dumps(notes, ensure_ascii=False) if notes else ""
-        values = (key, samples, rate, engine, told, line.job, line.n)
+        notes_json = json.dumps(notes, ensure_ascii=False) if notes else ""
+        values = (key, samples, rate, engine, notes_json, line.job, line.n)
         return self._db.write(work)
 
     def tried(self, line: Line, error: KaikouError, is_last: bool) -> None:
@@ -564,11 +564,11 @@ def _check_open(db: Connection, account: str, n_lines: int) -> None:
 
 def _check_open_again(db: Connection, job_id: str, state: str) -> None:
     """The same for a job that is over, in `state`, and shall go on."""
-    found = db.execute(
+    row = db.execute(
         "SELECT account, total FROM jobs WHERE id = ? AND state = ?", (job_id, state)
     ).fetchone()
-    if found is not None:
-        _check_open(db, *found)
+    if row is not None:
+        _check_open(db, *row)
 
 
 def _is_used(db: Connection, key: str) -> bool:

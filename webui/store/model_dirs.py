@@ -68,14 +68,19 @@ def find(root: Path, engine_of: EngineOf) -> list[Installed]:
 
 
 def first(
-    models: Iterable[Installed], wanted: Iterable[str], names: Iterable[str]
+    models: Iterable[Installed], engines: Iterable[str], names: Iterable[str]
 ) -> Installed | None:
     """The one to begin with: of the earliest generation in `wanted`, and of these the earliest in
     `names`; others after them, by name.
     """
-    order, known = list(wanted), list(names)
+    order, name_order = list(engines), list(names)
     ranked = [
-        (order.index(m.engine), known.index(m.name) if m.name in known else len(known), m.name, m)
+        (
+            order.index(m.engine),
+            name_order.index(m.name) if m.name in name_order else len(name_order),
+            m.name,
+            m,
+        )
         for m in models
         if m.engine in order
     ]

@@ -115,12 +115,12 @@ def expected_files(
     known. Third parties list them: a difference is a reason to warn. names: of the directory and
     its parents, the first that is a model's counts; else the first model with that yaml; else {}.
     """
-    found = [models[name] for name in names if name in models] or [
+    matches = [models[name] for name in names if name in models] or [
         model for model in models.values() if any(spec.path == yaml for spec in model.files)
     ]
     return {
         spec.path: (spec.size, spec.sha256)
-        for model in found[:1]
+        for model in matches[:1]
         for spec in model.files
         if spec.sha256 is not None
     }
@@ -219,8 +219,8 @@ class ModelFetcher:
 
     def plan(self) -> Plan:
         missing = tuple(spec for spec in self.model.files if self._fault(spec))
-        wanted = sum(max(0, spec.size - self._part_bytes(spec)) for spec in missing)
-        return Plan(missing, wanted, self.model.bytes, all(spec.exact for spec in missing))
+        n_bytes = sum(max(0, spec.size - self._part_bytes(spec)) for spec in missing)
+        return Plan(missing, n_bytes, self.model.bytes, all(spec.exact for spec in missing))
 
     def fetch(
         self,
@@ -272,9 +272,13 @@ class ModelFetcher:
             fault = self._fault(spec)
             if spec.optional and not (self.root / spec.path).exists():
                 continue
-            came = record.get(spec.path, {}).get("sha256")
-            wanted = spec.sha256 if spec.exact else came
-            if not fault and wanted and sha256_of(self.root / spec.path, cancelled) != wanted:
+            recorded_sha256 = record.get(spec.path, {}).get("sha256")
+            expected_sha256 = spec.sha256 if spec.exact else recorded_sha256
+            if (
+                not fault
+                and expected_sha256
+                and sha256_of(self.root / spec.path, cancelled) != expected_sha256
+            ):
                 fault = message("file.fetched_checksum")
             if fault:
                 faults.append((spec.path, *fault))
@@ -322,9 +326,9 @@ class ModelFetcher:
             return message("file.fetched_not_readable", reason=error.strerror)
         if is_pointer:
             return message("file.fetched_lfs_pointer")
-        came = self._record().get(spec.path, {}).get("size")
-        if not spec.fits(size) or (came is not None and came != size):
-            return message("file.fetched_size", size=size, expected=came or spec.size)
+        recorded_size = self._record().get(spec.path, {}).get("size")
+        if not spec.fits(size) or (recorded_size is not None and recorded_size != size):
+            return message("file.fetched_size", size=size, expected=recorded_size or spec.size)
         return None
 
     def _part_bytes(self, spec: FileSpec) -> int:

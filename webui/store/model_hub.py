@@ -158,7 +158,7 @@ class Source:
         parts = urlsplit(url)
         host, schemes = parts.hostname or "", {"https", urlsplit(self.endpoint).scheme}
         if parts.scheme not in schemes or not any(
-            host == known or host.endswith(f".{known}") for known in self.hosts
+            host == allowed_host or host.endswith(f".{allowed_host}") for allowed_host in self.hosts
         ):
             where = f"{parts.scheme}://{host}"[:100]
             raise _Stop(NotReady("model_redirect", where=where, hosts=self.hosts))
@@ -306,7 +306,7 @@ def _bar(transfer: Transfer) -> type:
     """In the place of a progress bar."""
 
     class Bar:
-        def __init__(self, *given, initial: int = 0, **named):
+        def __init__(self, *args, initial: int = 0, **named):
             self._have = initial
 
         def __enter__(self):
@@ -374,9 +374,9 @@ def download(
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """The error and what it came from. The chain may be a ring."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited_ids: set[int] = set()
+    while error is not None and id(error) not in visited_ids:
+        visited_ids.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 

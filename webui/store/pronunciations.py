@@ -92,7 +92,7 @@ class PronunciationStore:
         rows = {(r[0], r[1]): r for r in rows}
 
         def work(db: Connection) -> tuple[int, int]:
-            held = {
+            stored_readings = {
                 (r[0], r[1]): tuple(r)
                 for r in db.execute(
                     "SELECT key, language, term, reading FROM pronunciations WHERE account = ?",
@@ -102,8 +102,8 @@ class PronunciationStore:
             if replace:
                 db.execute("DELETE FROM pronunciations WHERE account = ?", (account,))
             _insert(db, account, rows.values())
-            return sum(k not in held for k in rows), sum(
-                k in held and held[k] != r for k, r in rows.items()
+            return sum(k not in stored_readings for k in rows), sum(
+                k in stored_readings and stored_readings[k] != r for k, r in rows.items()
             )
 
         return self._db.write(work)

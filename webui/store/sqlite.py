@@ -151,25 +151,25 @@ class Database:
         )  # strict: a row that is no text is damage
         if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise _broken("quick_check failed")
-        found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found > self._version:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > self._version:
             raise KaikouError(
                 "data_newer",
                 name=self._name,
                 code=f"{self._code or 'data'}_newer",
             )
         db.execute("PRAGMA journal_mode=WAL")
-        if found < self._version:
-            _in_one(db, "BEGIN IMMEDIATE", lambda db: self._make_tables(db, found))
+        if version < self._version:
+            _in_one(db, "BEGIN IMMEDIATE", lambda db: self._make_tables(db, version))
         for table, columns in self._columns.items():
             if [row["name"] for row in db.execute(f"PRAGMA table_info({table})")] != columns:
                 raise _broken(f"the table {table} is not ours")
 
-    def _make_tables(self, db: sqlite3.Connection, found: int) -> None:
+    def _make_tables(self, db: sqlite3.Connection, version: int) -> None:
         if (
-            db.execute("PRAGMA user_version").fetchone()[0] == found
+            db.execute("PRAGMA user_version").fetchone()[0] == version
         ):  # else another connection was quicker
-            changes = [statement for made_in, statement in self._changes if found < made_in]
+            changes = [statement for made_in, statement in self._changes if version < made_in]
             for statement in (*self._tables, *changes):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version={self._version}")
@@ -240,13 +240,13 @@ class Database:
 def _in_one(db: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
     db.execute(begin)
     try:
-        told = work(db)
+        result = work(db)
         db.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):
             db.execute("ROLLBACK")
         raise
-    return told
+    return result
 
 
 def _broken(why: str) -> sqlite3.DatabaseError:

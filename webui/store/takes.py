@@ -202,16 +202,16 @@ class TakeStore:
 
     def _read(self, take_id: str) -> Take | None:
         try:
-            told = record(self.folder.read(take_id, "take.json"), None)
-            told["request"]["segments"] = tuple(told["request"]["segments"])
+            fields = record(self.folder.read(take_id, "take.json"), None)
+            fields["request"]["segments"] = tuple(fields["request"]["segments"])
             take = Take(
                 **{
-                    **told,
-                    "request": SpeechRequest(**told["request"]),
-                    "peaks": shared(told["peaks"]),
-                    "voice_notes": tuple(map(tuple, told.get("voice_notes", ()))),
-                    "marks": tuple(map(tuple, told.get("marks", ()))),
-                    "error": tuple(told.get("error", ())),
+                    **fields,
+                    "request": SpeechRequest(**fields["request"]),
+                    "peaks": shared(fields["peaks"]),
+                    "voice_notes": tuple(map(tuple, fields.get("voice_notes", ()))),
+                    "marks": tuple(map(tuple, fields.get("marks", ()))),
+                    "error": tuple(fields.get("error", ())),
                 }
             )
             is_whole = math.isfinite(take.created_at + take.n_samples / take.sample_rate)

@@ -117,13 +117,13 @@ class VoiceStore:
             return None
         head, _, data = folder.read(voice.id, name).partition(b"\n")
         try:
-            told = json.loads(head)
+            header = json.loads(head)
         except ValueError:
             return None
-        if (told.get("fingerprint"), told.get("words", "")) != (voice.fingerprint, words):
+        if (header.get("fingerprint"), header.get("words", "")) != (voice.fingerprint, words):
             return None
         return Prompt(
-            engine, version, told.get("prompt", voice.fingerprint), data, tuple(told["notes"])
+            engine, version, header.get("prompt", voice.fingerprint), data, tuple(header["notes"])
         )
 
     def keep_prompt(self, voice: Voice, prompt: Prompt, words: str = "") -> None:

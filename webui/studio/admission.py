@@ -182,16 +182,16 @@ class Admission:
         """Visitors take turns, however many streams each has waiting; each one's own go in the
         order of arrival.
         """
-        seen, rank = Counter(), {}
+        counts, rank = Counter(), {}
         for job, _ in sorted(
             self._line, key=lambda entry: (entry[0].request.priority, entry[0].born_s)
         ):
             rank[job.id] = (
                 job.request.priority,
-                self._turns_of[job.owner] + seen[job.owner],
+                self._turns_of[job.owner] + counts[job.owner],
                 job.born_s,
             )
-            seen[job.owner] += 1
+            counts[job.owner] += 1
         self._line.sort(key=lambda entry: rank[entry[0].id])
         for place, (job, _) in enumerate(self._line, 1):
             job.move("waiting", place)
@@ -201,12 +201,12 @@ class Admission:
 
     def next(self) -> None:
         """Room may have come free: let the head of the line in."""
-        while self._line and (turns := self._next_turns()):
-            for job, begin in turns:
+        while self._line and (next_jobs := self._next_turns()):
+            for job, begin in next_jobs:
                 self._begin(job, begin)
 
     def _next_turns(self) -> list[tuple[SpeechJob, Callable[[SpeechJob], None]]]:
-        turns = []
+        next_jobs = []
         with self._lock:
             room = self._capacity() - self._n_taken()
             while self._line and room > 0:
@@ -215,10 +215,10 @@ class Admission:
                 room -= 1
                 waited_s = time.monotonic() - job.born_s
                 self._pace_s += 0.1 * (waited_s / max(1, job.snapshot().position) - self._pace_s)
-                turns.append((job, begin))
+                next_jobs.append((job, begin))
                 self._order()
             self._watch_claims()
-        return turns
+        return next_jobs
 
     def leave(self, job: SpeechJob) -> bool:
         """Take a waiting job out of the line. True when it was in it."""
@@ -236,9 +236,9 @@ class Admission:
     def done(self, job: SpeechJob) -> None:
         with self._lock:
             self._claims.pop(job.id, None)
-            left = self._open.get(job.owner, 0) - 1
-            if left > 0:
-                self._open[job.owner] = left
+            n_open = self._open.get(job.owner, 0) - 1
+            if n_open > 0:
+                self._open[job.owner] = n_open
             else:
                 self._open.pop(job.owner, None)
                 self._turns_of.pop(job.owner, None)

@@ -90,40 +90,40 @@ class Consents:
         """Take away what is left of deleted consents."""
         self._store.purge()
 
-    def words(self, owner: str, told: str) -> str:
+    def words(self, owner: str, consent_text: str) -> str:
         """What is written down with a voice: the id of a recorded consent with its name, or the
         given words. Raises NotFound for an unknown id.
         """
-        told = told.strip()
-        if not told.startswith(ID):
-            return told
-        consent = self.get(owner, told)
+        consent_text = consent_text.strip()
+        if not consent_text.startswith(ID):
+            return consent_text
+        consent = self.get(owner, consent_text)
         return f"{consent.id} {consent.name}"
 
     @contextmanager
-    def binding(self, owner: str, told: str) -> Iterator[str]:
+    def binding(self, owner: str, consent_text: str) -> Iterator[str]:
         """The words, while the voice is saved that they are written down with: the consent is not
         deleted meanwhile. Raises NotFound.
         """
         with self._lock:
-            yield self.words(owner, told)
+            yield self.words(owner, consent_text)
 
     def of(self, voice: Voice) -> ConsentInfo:
-        told = voice.consent.strip()
-        if told == BY_PAGE:
+        consent_text = voice.consent.strip()
+        if consent_text == BY_PAGE:
             return ConsentInfo(
                 "page",
                 voice.owner.removeprefix(USER) if voice.owner.startswith(USER) else "",
                 voice.created_at,
             )
-        if told.startswith(ID):
-            entry, _, name = told.partition(" ")
+        if consent_text.startswith(ID):
+            entry, _, name = consent_text.partition(" ")
             try:
-                kept = self._store.get(entry, voice.owner)
+                consent = self._store.get(entry, voice.owner)
             except NotFound:  # a folder that somebody took away by hand
                 return ConsentInfo("recording", name, voice.created_at)
-            return ConsentInfo("recording", kept.name, kept.created_at)
-        return ConsentInfo("words" if told else "", told, voice.created_at)
+            return ConsentInfo("recording", consent.name, consent.created_at)
+        return ConsentInfo("words" if consent_text else "", consent_text, voice.created_at)
 
 
 def _name(name: str) -> str:

@@ -36,7 +36,7 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
     """
     if len(data) > MAX_FILE:
         raise TooLarge("too_large_file")
-    found: list[text.Pronunciation] = []
+    entries: list[text.Pronunciation] = []
     try:
         for number, line in enumerate(_lines(_decoded(data), kind), 1):
             cells = [*map(_unescaped, map(str.strip, line)), "", ""]
@@ -46,12 +46,12 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
                 continue
             if number > MAX_LINES:
                 raise BadInput("too_many_terms.file", max_lines=MAX_LINES)
-            found.append(_entry(number, cells))
+            entries.append(_entry(number, cells))
     except csv.Error as error:
         raise BadInput("bad_file.csv", error=error) from error
-    if not found:
+    if not entries:
         raise BadInput("bad_file.no_entry")
-    return found
+    return entries
 
 
 def write(entries: list[text.Pronunciation], kind: str) -> bytes:

@@ -75,11 +75,11 @@ class Doctor:
             return {"state": "broken" if is_broken else "none"}
         results = report.get("results") or []
         failed = sum(r.get("status") == "failed" for r in results)
-        told = {"state": "done", "items": len(results), "failed": failed}
+        status = {"state": "done", "items": len(results), "failed": failed}
         if isinstance(best := report.get("recommended"), Mapping):
             agreed = doctor_reports.agreed(model.path, self._data_dir) == dict(best)
-            told |= {"profile": dict(best), "agreed": agreed}
-        return told
+            status |= {"profile": dict(best), "agreed": agreed}
+        return status
 
     # ---- what may be done ------------------------------------------------------------------------
     def ask(self, model: Installed) -> None:
@@ -203,7 +203,7 @@ class Doctor:
             if by_itself and not self._closed:
                 self.offer(model)
         else:
-            found = self.report(model)
-            log.info("examined %s: %s", model.name, "no report" if found is None else self._line)
+            report = self.report(model)
+            log.info("examined %s: %s", model.name, "no report" if report is None else self._line)
             with self._change:
-                (self._broken.add if found is None else self._broken.discard)(model.name)
+                (self._broken.add if report is None else self._broken.discard)(model.name)

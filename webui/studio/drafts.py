@@ -129,9 +129,9 @@ class Drafts:
             return self.get(owner, key)
         except NotFound:
             pass
-        with self.hearing(owner, data) as heard:
-            cut = audio.cut(heard.clip, heard.start_s, heard.end_s)
-            draft = Draft(key, owner, cut, heard.report, 0.0, cut.duration_s, is_once=True)
+        with self.hearing(owner, data) as inspection:
+            cut = audio.cut(inspection.clip, inspection.start_s, inspection.end_s)
+            draft = Draft(key, owner, cut, inspection.report, 0.0, cut.duration_s, is_once=True)
             self._keep(draft)
         return draft
 
@@ -272,9 +272,9 @@ class Drafts:
         """Nobody will ask for it any more."""
         with self._lock:
             draft = self._drafts.get(draft_id)
-            gone = [draft] if draft is not None else []
-            self._remove(gone)
-        self._tell(gone)
+            old_drafts = [draft] if draft is not None else []
+            self._remove(old_drafts)
+        self._tell(old_drafts)
 
     def drop_like(self, voice: Voice) -> None:
         """The voice that was saved of them is deleted: the account's drafts of that same sound go
@@ -282,21 +282,21 @@ class Drafts:
         """
         with self._lock:
             mine = [d for d in self._drafts.values() if account_of(d.owner) == voice.owner]
-        gone = [d for d in mine if self._voice(d).fingerprint == voice.fingerprint]
+        old_drafts = [d for d in mine if self._voice(d).fingerprint == voice.fingerprint]
         with self._lock:
-            self._remove(gone)
-        self._tell(gone)
+            self._remove(old_drafts)
+        self._tell(old_drafts)
 
-    def _remove(self, gone: list[Draft]) -> None:
+    def _remove(self, old_drafts: list[Draft]) -> None:
         """With the lock held. What was cleaned of a clip goes with the last draft of it."""
-        for draft in gone:
+        for draft in old_drafts:
             self._drafts.pop(draft.id, None)
-        left = {id(d.clip) for d in self._drafts.values()}
-        for key in [k for k, (clip, _) in self._cleaned.items() if id(clip) not in left]:
+        used_clip_ids = {id(d.clip) for d in self._drafts.values()}
+        for key in [k for k, (clip, _) in self._cleaned.items() if id(clip) not in used_clip_ids]:
             del self._cleaned[key]
 
-    def _tell(self, gone: list[Draft]) -> None:
-        for draft in gone:
+    def _tell(self, old_drafts: list[Draft]) -> None:
+        for draft in old_drafts:
             self._forget(draft.id)
 
     def _voice(self, draft: Draft) -> Voice:
@@ -335,15 +335,15 @@ class Drafts:
             self._cleaned[key] = draft.clip, cleaned
             while len(self._cleaned) > MAX_CLEANED:
                 self._cleaned.popitem(last=False)
-            gone = self._make_room(draft)
-        self._tell(gone)
+            old_drafts = self._make_room(draft)
+        self._tell(old_drafts)
         return cleaned
 
     def _keep(self, draft: Draft) -> None:
         with self._lock:
             self._drafts[draft.id] = draft
-            gone = self._make_room(draft)
-        self._tell(gone)
+            old_drafts = self._make_room(draft)
+        self._tell(old_drafts)
 
     def _make_room(self, new: Draft) -> list[Draft]:
         """With the lock held: until each and all have no more than they may.
@@ -357,8 +357,8 @@ class Drafts:
             else (self._max_each_bytes, self._max_bytes)
         )
         kind = [d for d in self._drafts.values() if d.is_once == new.is_once]
-        gone = [d for d in kind if d.owner == new.owner][:-MAX_DRAFTS]
-        self._remove(gone)
+        old_drafts = [d for d in kind if d.owner == new.owner][:-MAX_DRAFTS]
+        self._remove(old_drafts)
         while True:
             sizes = self._sizes(new.is_once)
             if sizes[new.owner] > share:
@@ -366,14 +366,14 @@ class Drafts:
             elif sizes.total() > total:
                 owners = set(sizes)
             else:
-                return gone
+                return old_drafts
             if self._drop_cleaned(owners):
                 continue
             oldest = self._oldest_clip(owners, sizes, new)
             if not oldest:
-                return gone
+                return old_drafts
             self._remove(oldest)
-            gone += oldest
+            old_drafts += oldest
 
     def _sizes(self, is_once: bool) -> Counter[str]:
         """Bytes of decoded sound by owner, what was cleaned of it included."""
@@ -407,14 +407,14 @@ class Drafts:
             if draft.is_once == new.is_once:
                 clips[id(draft.clip)] = [*clips.pop(id(draft.clip), []), draft]
         counts = Counter(drafts[0].owner for drafts in clips.values())
-        others = [
+        other_groups = [
             drafts
             for drafts in clips.values()
             if drafts[0].owner in owners and drafts[0].clip is not new.clip
         ]
-        several = [drafts for drafts in others if counts[drafts[0].owner] > 1]
+        several = [drafts for drafts in other_groups if counts[drafts[0].owner] > 1]
         most = max((sizes[drafts[0].owner] for drafts in several), default=0)
-        return next((d for d in several if sizes[d[0].owner] == most), (others or [[]])[0])
+        return next((d for d in several if sizes[d[0].owner] == most), (other_groups or [[]])[0])
 
 
 def _new_id() -> str:

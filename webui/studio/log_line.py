@@ -17,8 +17,8 @@ def line(job: SpeechJob) -> str:
     `job` is the id of the request everywhere: X-Job-Id, the stream's begin, the take, the engine;
     `request`: X-Request-Id.
     """
-    told, trace, request = job.snapshot(), job.trace.to_dict(), job.request
-    end = "done" if told.state == "saving" else told.state
+    snapshot, trace, request = job.snapshot(), job.trace.to_dict(), job.request
+    end = "done" if snapshot.state == "saving" else snapshot.state
     figures = {
         "request": job.asked_as or "-",
         "job": job.id,
@@ -31,14 +31,14 @@ def line(job: SpeechJob) -> str:
         "text": mark(request.text),
         "chars": len(request.text),
         "segments": len(request.segments),
-        "sound_s": f"{told.n_samples / job.rate:.2f}",
-        "rtf": f"{told.rtf:.4f}",
+        "sound_s": f"{snapshot.n_samples / job.rate:.2f}",
+        "rtf": f"{snapshot.rtf:.4f}",
         "underruns": job.underruns,
         "first_ms": trace.get("first_ms", "-"),
         "sent_ms": trace.get("sent_ms", "-"),
     }
-    if told.error is not None and end == "failed":
-        figures["code"] = told.error.code
+    if snapshot.error is not None and end == "failed":
+        figures["code"] = snapshot.error.code
     return " ".join(
         f"{k}={v}"
         for k, v in (figures | {f"{stage}_ms": ms for stage, ms in trace["whole"].items()}).items()

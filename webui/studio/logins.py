@@ -51,11 +51,11 @@ class Logins:
         with self._trying:
             for bucket, key in buckets:
                 bucket.check(key)
-            told = try_it()
-            if told:
+            result = try_it()
+            if result:
                 for bucket, key in buckets:
                     bucket.give_back(key)
-        return told
+        return result
 
     def end(self, login_id: str, age_s: float) -> None:
         """For good. age_s: how long its cookie is valid at most."""

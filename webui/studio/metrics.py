@@ -154,15 +154,15 @@ class Metrics:
 
     def ended(self, job: SpeechJob) -> None:
         """The engine is done with it, or it left the line. Once per job."""
-        told, trace = job.snapshot(), job.trace
-        end = "done" if told.state == "saving" else told.state
+        snapshot, trace = job.snapshot(), job.trace
+        end = "done" if snapshot.state == "saving" else snapshot.state
         self._jobs.get(end, self._jobs["failed"]).inc()
-        if told.error is not None and not isinstance(told.error, Cancelled):
-            self.refused(told.error)
+        if snapshot.error is not None and not isinstance(snapshot.error, Cancelled):
+            self.refused(snapshot.error)
         if trace.first_s is not None and not job.is_background:
             self._first_byte_s.observe(trace.first_s)
         if end == "done":
-            self._rtf.observe(told.rtf)
+            self._rtf.observe(snapshot.rtf)
         self._underruns.inc(job.underruns)
         self._sound_s.inc(job.made_s)
         self._work_s.inc(job.work_s)

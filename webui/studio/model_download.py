@@ -89,14 +89,14 @@ class ModelDownload:
         """state: none, downloading, paused, present, failed; p per cent, a of b in words, m minutes
         left; left: the source before, and its reason.
         """
-        told: dict = {"state": self._state, "source": self._source, "sources": list(SOURCES)}
-        if (left := self._left) is not None:
-            told["left"] = {"source": left[0]} | _why(left[1])
+        status: dict = {"state": self._state, "source": self._source, "sources": list(SOURCES)}
+        if (failed_source := self._left) is not None:
+            status["left"] = {"source": failed_source[0]} | _why(failed_source[1])
         progress = self._progress
         if progress is None:
             plan = self._fetcher(self._source).plan() if self._state == "none" else None
             return (
-                told
+                status
                 | (
                     {"b": _gb(plan.total_bytes), "a": _gb(plan.total_bytes - plan.bytes)}
                     if plan
@@ -104,15 +104,15 @@ class ModelDownload:
                 )
                 | _why(self._error)
             )
-        told |= {
+        status |= {
             "p": int(100 * progress.done / max(1, progress.total)),
             "a": _gb(progress.done),
             "b": _gb(progress.total),
             "file": progress.file,
         }
         if progress.left_s is not None:
-            told["m"] = max(1, round(progress.left_s / 60))
-        return told | _why(self._error)
+            status["m"] = max(1, round(progress.left_s / 60))
+        return status | _why(self._error)
 
     def close(self) -> None:
         self._stop.set()

@@ -42,7 +42,7 @@ class ModelLibrary:
     def __init__(
         self,
         engine_manager: EngineManager,
-        here: Callable[[], list[Installed]],
+        list_installed: Callable[[], list[Installed]],
         maker: Callable[[Installed], Maker],
         offers: Mapping[str, DownloadableModel],
         offered: str = "",
@@ -52,7 +52,7 @@ class ModelLibrary:
     ):
         self._engine_manager, self._here, self._make, self._offers, self._chosen = (
             engine_manager,
-            here,
+            list_installed,
             maker,
             offers,
             chosen,
@@ -99,17 +99,17 @@ class ModelLibrary:
         `Doctor.status`, of those that are; unexpected: files that are not the expected ones, where
         there are such.
         """
-        here = {m.name: m for m in self.installed()}
+        model_by_name = {m.name: m for m in self.installed()}
         states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
-        told = [
+        rows = [
             {"name": m.name, "engine": m.engine, "state": states.get(m.name, "here")}
             | ({"doctor": self._doctor.status(m)} if self._doctor is not None else {})
-            for m in here.values()
+            for m in model_by_name.values()
         ]
         for name, offer in self._offers.items():
-            if name not in here:
+            if name not in model_by_name:
                 download = self._downloads.get(name)
-                told.append(
+                rows.append(
                     {
                         "name": name,
                         "engine": offer.engine,
@@ -119,7 +119,7 @@ class ModelLibrary:
                 )
         return [
             row | ({"unexpected": paths} if (paths := self._unexpected(row["name"])) else {})
-            for row in told
+            for row in rows
         ]
 
     def knows(self, name: str) -> bool:
@@ -132,9 +132,9 @@ class ModelLibrary:
         """
         if not self._shown:
             return None
-        told = self._download(self._shown).status() | {"name": self._shown}
-        is_copied = told["state"] == "none" and self.knows(self._shown)
-        return None if is_copied else told
+        status = self._download(self._shown).status() | {"name": self._shown}
+        is_copied = status["state"] == "none" and self.knows(self._shown)
+        return None if is_copied else status
 
     def _download(self, name: str) -> ModelDownload:
         """Raises NotFound."""
@@ -174,10 +174,10 @@ class ModelLibrary:
     def report(self, name: str) -> dict:
         """The doctor's newest report. Raises NotFound where there is none."""
         model = self._of_this_disk(name)
-        found = self._doctor.report(model) if self._doctor is not None else None
-        if found is None:
+        report = self._doctor.report(model) if self._doctor is not None else None
+        if report is None:
             raise NotFound("no_report", name=name[:60], param="model")
-        return found
+        return report
 
     def agree(self, name: str) -> None:
         """Use the recommended profile; where the model speaks, it is loaded anew with it.

@@ -32,10 +32,10 @@ class PromptKey(NamedTuple):
 
 
 def prompt_key(about: Abilities, voice: Voice) -> PromptKey:
-    told = (voice.transcript, voice.language)
+    fields = (voice.transcript, voice.language)
     words = (
-        hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        if any(told) and not about.hears_only
+        hashlib.sha256(repr(fields).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        if any(fields) and not about.hears_only
         else ""
     )
     return PromptKey(about.name, about.prompt_version, voice.fingerprint, words)
@@ -67,24 +67,24 @@ class PromptCache:
         `clip()` is asked for only when it has to be made; `prepare`: and the engine makes itself
         ready for it. The future raises the engine's named errors.
         """
-        made = prompt_key(engine.describe(), voice)
+        key = prompt_key(engine.describe(), voice)
         with self._lock:
-            prompt = self._kept.get(made)
+            prompt = self._kept.get(key)
             if prompt is None and self._is_closed:
                 raise NotReady("notready.shutting_down")
-            users = self._users.setdefault(made, {})
+            users = self._users.setdefault(key, {})
             is_new = voice.id not in users
             users[voice.id] = voice, clip
             if prompt is None:
-                if (made, engine) not in self._coming:
-                    self._coming[made, engine] = self._pool.submit(
-                        self._make, made, voice, engine, prepare
+                if (key, engine) not in self._coming:
+                    self._coming[key, engine] = self._pool.submit(
+                        self._make, key, voice, engine, prepare
                     )
-                return self._coming[made, engine]
-            self._kept.move_to_end(made)
+                return self._coming[key, engine]
+            self._kept.move_to_end(key)
             self._held.add(engine, prompt.fingerprint, voice.id)
             if is_new and not voice.draft:
-                self._write(voice, made, prompt)
+                self._write(voice, key, prompt)
         ready: Future = Future()
         ready.set_result(prompt)
         return ready
@@ -101,26 +101,26 @@ class PromptCache:
         self._held.add(engine, prompt.fingerprint, name)
         return prompt
 
-    def _make(self, made: PromptKey, voice: Voice, engine: Engine, prepare: bool) -> Prompt:
+    def _make(self, key: PromptKey, voice: Voice, engine: Engine, prepare: bool) -> Prompt:
         work = object()
         prompt = None
         try:
             prompt = (
                 None
                 if voice.draft
-                else self._store.load_prompt(voice, made.engine, made.version, made.words)
+                else self._store.load_prompt(voice, key.engine, key.version, key.words)
             )
             is_old = prompt is not None
             if prompt is None:
-                sound = self._sound(made)
+                sound = self._sound(key)
                 prompt = engine.encode(sound.samples, sound.rate, voice.transcript, voice.language)
                 self.n_encoded += 1
             self._held.add(engine, prompt.fingerprint, work)
-            users = self._keep(made, engine, prompt)
+            users = self._keep(key, engine, prompt)
             with self._lock:
                 for user in users:
                     if not user.draft and not (is_old and user.id == voice.id):
-                        self._write(user, made, prompt)
+                        self._write(user, key, prompt)
             if prepare and users:
                 engine.prepare(prompt)
             return prompt
@@ -128,39 +128,39 @@ class PromptCache:
             if prompt is not None:
                 self._held.drop(work, engine, prompt.fingerprint)
             with self._lock:
-                self._coming.pop((made, engine), None)
+                self._coming.pop((key, engine), None)
 
-    def _sound(self, made: PromptKey) -> Clip:
+    def _sound(self, key: PromptKey) -> Clip:
         """Of somebody who has it still: a clip that was pushed out while it waited here takes no
         memory and no work. Raises NotFound.
         """
         with self._lock:
-            clips = [clip for _, clip in self._users.get(made, {}).values()]
+            clips = [clip for _, clip in self._users.get(key, {}).values()]
         for clip in clips:
             with suppress(NotFound):
                 return clip()
         raise voice_gone()
 
-    def _write(self, voice: Voice, made: PromptKey, prompt: Prompt) -> None:
+    def _write(self, voice: Voice, key: PromptKey, prompt: Prompt) -> None:
         """Called with the lock held.
 
         Whoever waits to speak does not wait for the disk; `close` does.
         """
         if not self._is_closed:
-            self._writer.submit(self._keep_on_disk, voice, made, prompt)
+            self._writer.submit(self._keep_on_disk, voice, key, prompt)
 
-    def _keep_on_disk(self, voice: Voice, made: PromptKey, prompt: Prompt) -> None:
+    def _keep_on_disk(self, voice: Voice, key: PromptKey, prompt: Prompt) -> None:
         with suppress(
             StorageFull, NotFound
         ):  # a cache only: it is made again next time; and the voice may have been deleted
-            self._store.keep_prompt(voice, prompt, made.words)
+            self._store.keep_prompt(voice, prompt, key.words)
 
-    def _keep(self, made: PromptKey, engine: Engine, prompt: Prompt) -> list[Voice]:
+    def _keep(self, key: PromptKey, engine: Engine, prompt: Prompt) -> list[Voice]:
         """Those who have that sound still; where there are none, nothing is kept."""
         with self._lock:
-            users = [voice for voice, _ in self._users.get(made, {}).values()]
+            users = [voice for voice, _ in self._users.get(key, {}).values()]
             if users:
-                self._kept[made] = prompt
+                self._kept[key] = prompt
             for user in users:
                 self._held.add(engine, prompt.fingerprint, user.id)
             while (
@@ -176,11 +176,11 @@ class PromptCache:
         Where no other has its sound the prompt goes, here and in the engine's own memory.
         """
         with self._lock:
-            for made in [m for m, users in self._users.items() if voice_id in users]:
-                del self._users[made][voice_id]
-                if not self._users[made]:
-                    del self._users[made]
-                    self._kept.pop(made, None)
+            for key in [m for m, users in self._users.items() if voice_id in users]:
+                del self._users[key][voice_id]
+                if not self._users[key]:
+                    del self._users[key]
+                    self._kept.pop(key, None)
         self._held.drop_all(voice_id)
 
     def close(self) -> None:

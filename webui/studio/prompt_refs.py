@@ -18,9 +18,9 @@ class PromptLease:
     `release` is idempotent and gives both back.
     """
 
-    def __init__(self, held: PromptRefs, lease: Lease, fingerprint: str):
-        self._held, self._lease, self._fingerprint = held, lease, fingerprint
-        held.add(lease.engine, fingerprint, self)
+    def __init__(self, prompt_refs: PromptRefs, lease: Lease, fingerprint: str):
+        self._held, self._lease, self._fingerprint = prompt_refs, lease, fingerprint
+        prompt_refs.add(lease.engine, fingerprint, self)
 
     def release(self) -> None:
         self._held.drop(self, self._lease.engine, self._fingerprint)
@@ -37,38 +37,38 @@ class PromptRefs:
         self._lock = threading.Lock()
         self._holders: WeakKeyDictionary[Engine, dict[str, set[Hashable]]] = WeakKeyDictionary()
 
-    def add(self, engine: Engine, fingerprint: str, who: Hashable) -> None:
+    def add(self, engine: Engine, fingerprint: str, holder: Hashable) -> None:
         with self._lock:
-            self._holders.setdefault(engine, {}).setdefault(fingerprint, set()).add(who)
+            self._holders.setdefault(engine, {}).setdefault(fingerprint, set()).add(holder)
 
-    def drop(self, who: Hashable, engine: Engine, fingerprint: str) -> None:
+    def drop(self, holder: Hashable, engine: Engine, fingerprint: str) -> None:
         """`who` needs that prompt no more. Idempotent."""
         with self._lock:
-            is_last = self._is_last(who, self._holders.get(engine, {}), fingerprint)
+            is_last = self._is_last(holder, self._holders.get(engine, {}), fingerprint)
         if is_last:
             _forget(engine, fingerprint)
 
-    def drop_all(self, who: Hashable) -> None:
+    def drop_all(self, holder: Hashable) -> None:
         """`who` is gone."""
         with self._lock:
             last = [
                 (engine, name)
-                for engine, kept in list(self._holders.items())
-                for name in list(kept)
-                if self._is_last(who, kept, name)
+                for engine, refs in list(self._holders.items())
+                for name in list(refs)
+                if self._is_last(holder, refs, name)
             ]
         for engine, fingerprint in last:
             _forget(engine, fingerprint)
 
     @staticmethod
-    def _is_last(who: Hashable, kept: dict[str, set[Hashable]], fingerprint: str) -> bool:
+    def _is_last(holder: Hashable, refs: dict[str, set[Hashable]], fingerprint: str) -> bool:
         """Takes `who` off the list. True when there is nobody left on it."""
-        holders = kept.get(fingerprint, set())
-        if who not in holders:
+        holders = refs.get(fingerprint, set())
+        if holder not in holders:
             return False
-        holders.discard(who)
+        holders.discard(holder)
         if not holders:
-            del kept[fingerprint]
+            del refs[fingerprint]
         return not holders
 
 

@@ -40,16 +40,16 @@ class Pronunciations:
         """
         account, mark = account_of(owner), self._store.mark()
         with self._lock:
-            held = self._ready.get(account)
-            if held is not None and held[0] == mark:
+            cache_entry = self._ready.get(account)
+            if cache_entry is not None and cache_entry[0] == mark:
                 self._ready.move_to_end(account)
-                return held[1]
-        made = text.Readings(self._entries(account))
+                return cache_entry[1]
+        readings = text.Readings(self._entries(account))
         with self._lock:
-            self._ready[account] = (mark, made)
+            self._ready[account] = (mark, readings)
             while len(self._ready) > MAX_COMPILED:
                 self._ready.popitem(last=False)
-        return made
+        return readings
 
     def as_read(self, owner: str) -> tuple[text.Readings, list[tuple[str, str]]]:
         """What a request is spoken with, and what its listener must know of it, (English, Chinese):

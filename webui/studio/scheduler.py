@@ -158,8 +158,8 @@ class Scheduler:
             # streams at the usual rate
             rtf = max(self.rtf, 1e-4)
             open_rtfs = [max(s.job.own_rtf, rtf) for s in self._wanting_audio()]
-            left = HEADROOM * self.load_factor * self.n_lanes - sum(open_rtfs)
-            count = max(2, len(open_rtfs) + int(left / rtf))
+            spare_load = HEADROOM * self.load_factor * self.n_lanes - sum(open_rtfs)
+            count = max(2, len(open_rtfs) + int(spare_load / rtf))
         return min(count, self.n_wanting_audio + self.n_free)
 
     @property

@@ -25,14 +25,14 @@ class SchedulerPool:
 
         Those before it stay until their streams end, the last one's also for who just leased it.
         """
-        kept = {
+        schedulers = {
             e: lanes
             for i, (e, lanes) in enumerate(self._lanes.items(), 1)
             if lanes.n_open or i == len(self._lanes)
         }
-        for lanes in [x for e, x in self._lanes.items() if e not in kept]:
+        for lanes in [x for e, x in self._lanes.items() if e not in schedulers]:
             lanes.close()
-        self._lanes = kept | {engine: Scheduler(engine, self._stall_s)}
+        self._lanes = schedulers | {engine: Scheduler(engine, self._stall_s)}
 
     def of(self, engine: Engine) -> Scheduler:
         self.on_open()

@@ -187,7 +187,7 @@ class ShareLinks:
 
 def _settings(fixed: dict) -> dict:
     """Raises BadInput."""
-    told = {
+    settings = {
         "mode": "auto",
         "instruction": "",
         "language": "auto",
@@ -195,14 +195,14 @@ def _settings(fixed: dict) -> dict:
         "seed": -1,
         "sample": "",
     } | fixed
-    if told["mode"] not in ("auto", *MODES):
+    if settings["mode"] not in ("auto", *MODES):
         raise BadInput("bad_mode.share_link", modes=MODES, param="mode")
-    if len(told["instruction"]) > MAX_INSTRUCTION:
+    if len(settings["instruction"]) > MAX_INSTRUCTION:
         raise BadInput(
             "too_long_instruction", max_instruction=MAX_INSTRUCTION, param="instructions"
         )
-    if not 0.25 <= told["speed"] <= 4.0:
+    if not 0.25 <= settings["speed"] <= 4.0:
         raise BadInput("bad_speed", param="speed")
-    if not -1 <= told["seed"] < 2**63:
+    if not -1 <= settings["seed"] < 2**63:
         raise BadInput("bad_seed", param="seed")
-    return told | {"language": known_language(told["language"])}
+    return settings | {"language": known_language(settings["language"])}

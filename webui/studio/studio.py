@@ -268,7 +268,7 @@ class Studio:
     def status(self) -> dict:
         """What the engine pill shows: state, words, abilities."""
         health, coming = self.engine_manager.health(), self.engine_manager.coming()
-        told = {
+        status = {
             "state": health.state,
             "reason": health.reason,
             "reason_zh": health.reason_zh,
@@ -282,17 +282,17 @@ class Studio:
             "handing_over": self.engine_manager.is_handing_over(),
         }
         if coming is not None and health.state in ("ready", "broken"):
-            told["coming"] = {
+            status["coming"] = {
                 "state": coming.state,
                 "reason": coming.reason,
                 "reason_zh": coming.reason_zh,
                 "progress": coming.progress,
             }
         if self.model_library is not None:
-            told |= self._models()
+            status |= self._models()
         failure = self.engine_manager.failure()
         if failure is not None:
-            told |= {
+            status |= {
                 "failure": failure.en,
                 "failure_zh": failure.zh,
                 "again": self.engine_manager.can_try_again(),
@@ -300,10 +300,10 @@ class Studio:
         try:
             lease = self.engine_manager.lease()
         except KaikouError:
-            return told
+            return status
         about = lease.engine.describe()
         lease.release()
-        return told | {
+        return status | {
             "engine": about.name,
             "engine_version": about.version,
             "basic": about.basic,
@@ -326,14 +326,14 @@ class Studio:
         the one that failed last; model: the download that is shown.
         """
         model_library = self.model_library
-        told = {
+        status = {
             "models": model_library.list(),
             "title": model_library.speaking,
             "next": model_library.coming,
             "failed": model_library.failed,
         }
         fetching = model_library.fetching()
-        return told if fetching is None else told | {"model": fetching}
+        return status if fetching is None else status | {"model": fetching}
 
     def installed_names(self) -> list[str]:
         """Models of this disk, speaking or not."""

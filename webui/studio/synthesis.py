@@ -33,9 +33,9 @@ def _counted(way_in: Callable[..., SpeechJob]) -> Callable[..., SpeechJob]:
     """Refusals are counted where they pass."""
 
     @wraps(way_in)
-    def run(self: Synthesis, *given, **named) -> SpeechJob:
+    def run(self: Synthesis, *args, **named) -> SpeechJob:
         try:
-            return way_in(self, *given, **named)
+            return way_in(self, *args, **named)
         except KaikouError as error:
             self._metrics.refused(error)
             raise
@@ -75,7 +75,7 @@ class Synthesis:
         self._rate = Buckets(starts_per_minute)
 
     @_counted
-    def open(self, owner: str, *, text_in: str, **asked) -> SpeechJob:
+    def open(self, owner: str, *, text_in: str, **params) -> SpeechJob:
         """Everything that can be refused is refused here.
 
         Blocking for as long as a voice's first prompt takes; call it off the event loop.
@@ -84,7 +84,7 @@ class Synthesis:
           NotFound, NotAllowed (consent, link), Busy, NotReady.
         """
         if not is_guest(owner):
-            return self._open(owner, text_in=text_in, **asked)
+            return self._open(owner, text_in=text_in, **params)
         demo = self._share_links.enter(owner, text_in)
         fixed = {k: v for k, v in demo.fixed.items() if k != "sample"}
         try:
@@ -259,8 +259,8 @@ class Synthesis:
             raise Conflict("take_not_continued", param="continue_from")
         about = self._check_engine(take.engine, take.sample_rate, request)
         voice = self._voice_resolver.voice(owner, request.voice)
-        told, notes = self._normaliser.normalise(owner, request, about, trace)
-        if self._takes.with_notice(owner, told).segments != request.segments:
+        normalised_request, notes = self._normaliser.normalise(owner, request, about, trace)
+        if self._takes.with_notice(owner, normalised_request).segments != request.segments:
             raise Conflict("take_read_otherwise", param="continue_from")
         beginning = self._takes.beginning(take)
         job = self._go_on(owner, voice, request, beginning, take.voice_notes, trace=trace)

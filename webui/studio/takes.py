@@ -65,12 +65,12 @@ class Takes:
         if not is_whole and any(t.n_samples >= n for t in before):
             return
         data = job.pcm(0, n)
-        asked = replace(
+        request = replace(
             job.request, speed=round(job.request.speed * job.tempo, 4), first_segment=0
         )  # what it takes to make it again, not what was left to the engine
         take = Take(
             job.id,
-            asked,
+            request,
             job.owner,
             job.voice.name,
             job.engine,
@@ -267,17 +267,23 @@ class Takes:
         again; in pieces, while they are read. One that is deleted meanwhile is left out; one that
         cannot be written in this format is there as WAV, and its row says why.
         """
-        made, rows = ZipStream(), []
+        zip_stream, rows = ZipStream(), []
         for n, take_id in enumerate(reversed(self.ids(owner)), 1):
             for take in self._store.some([take_id]):
                 with suppress(NotFound, FileNotFoundError):
                     path = self._store.wav_path(take)
                     ending, data, error = in_format(path, kind)
                     name = f"{n:03d}_{file_name(take, ending)}"
-                    yield from made.stream(name, path) if data is None else [made.add(name, data)]
+                    yield from (
+                        zip_stream.stream(name, path)
+                        if data is None
+                        else [zip_stream.add(name, data)]
+                    )
                     rows.append(_row(name, take) | ({"error": error} if error else {}))
-        yield made.add("manifest.json", json.dumps(rows, ensure_ascii=False, indent=1).encode())
-        yield made.end()
+        yield zip_stream.add(
+            "manifest.json", json.dumps(rows, ensure_ascii=False, indent=1).encode()
+        )
+        yield zip_stream.end()
 
     def close(self) -> None:
         with self._lock:

@@ -60,8 +60,8 @@ class TextNormaliser:
 
     def preview(self, owner: str, text_in: str, language: str, about: Abilities) -> Preview:
         """Raises BadInput for what speaking would refuse of the text."""
-        asked = SpeechRequest("", text_in, "", language=requested_language(text_in, language))
-        request, _ = self.normalise(owner, asked, about, Timings())
+        raw_request = SpeechRequest("", text_in, "", language=requested_language(text_in, language))
+        request, _ = self.normalise(owner, raw_request, about, Timings())
         languages = text.segment_languages(request.segments, text_in, request.language)
         return Preview(
             tuple(zip(request.segments, languages, strict=True)),

@@ -94,10 +94,10 @@ class TextSource:
 
     def _add(self, clauses: list[Clause], ends_run: bool = False, is_over: bool = False) -> None:
         ready = [
-            (piece, clause.ends_sentence and piece is said[-1])
+            (piece, clause.ends_sentence and piece is pieces[-1])
             for clause in clauses
-            for said in [self._said(clause)]
-            for piece in said
+            for pieces in [self._said(clause)]
+            for piece in pieces
         ]
         if ready and self._packer is not None and (ends_run or is_over):
             ready[-1] = (close(ready[-1][0]), True)
@@ -142,10 +142,10 @@ class TextSource:
         is_told = self.language not in ("", "auto") or any(c.isalpha() for c in clause.text)
         language = self.language if is_told or not self._before else detect(self._before)
         self._before += clause.text
-        said = self._normalise(clause.text, language)
-        if said and not self.first:
+        pieces = self._normalise(clause.text, language)
+        if pieces and not self.first:
             self.first = clause.text
-        return said
+        return pieces
 
     # ---- the speaker's side ----------------------------------------------------------------------
     def listen(self, tell: Callable[[bool], None]) -> None:
@@ -254,11 +254,11 @@ class TextSourceStream:
             raise EngineFault()  # a stream that ends without a last chunk
         if chunk.last:
             self.close()
-        made = replace(
+        result = replace(
             chunk, number=self._number, start=self._start, segment=self._segment, last=False
         )
         self._number, self._start = self._number + 1, self._start + len(chunk.samples)
-        return made
+        return result
 
     def _begin(self) -> bool:
         """False when the text is over.

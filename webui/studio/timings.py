@@ -84,13 +84,13 @@ class Timings:
         """For JSON, milliseconds: first_ms, sent_ms (absent while unknown), first and whole by
         stage.
         """
-        told = {
+        summary = {
             name: _ms(seconds)
             for name, seconds in (("first_ms", self.first_s), ("sent_ms", self.sent_s))
             if seconds is not None
         }
         first = _in_order(dict(self._first))
-        return told | {
+        return summary | {
             "first": {k: _ms(s) for k, s in first.items()},
             "whole": {k: _ms(s) for k, s in self.whole().items()},
         }

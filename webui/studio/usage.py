@@ -34,31 +34,34 @@ class Usage:
         self._fresh: dict[str, Used] = {}
         self._closing = threading.Event()
 
-    def count_request(self, who: str) -> None:
+    def count_request(self, account: str) -> None:
         """One request of a key or of a link's guest."""
-        self._add(who, requests=1)
+        self._add(account, requests=1)
 
     def spoke(self, owner: str, n_chars: int, sound_s: float) -> None:
         """A text became sound, all or some of it."""
-        who = billing_id(owner)
-        if who:
-            self._add(who, chars=n_chars, sound_s=sound_s)
+        account = billing_id(owner)
+        if account:
+            self._add(account, chars=n_chars, sound_s=sound_s)
 
-    def of(self, who: str) -> Used:
+    def of(self, account: str) -> Used:
         """So far, with what is not written yet."""
-        return self.totals().get(who, Used())
+        return self.totals().get(account, Used())
 
     def totals(self) -> dict[str, Used]:
         with self._writing:  # what is being written is in one of the two, never in both
-            told = self._store.usage()
+            used_by_account = self._store.usage()
             with self._lock:
                 fresh = dict(self._fresh)
-        return told | {who: _sum(told.get(who, Used()), more) for who, more in fresh.items()}
+        return used_by_account | {
+            account: _sum(used_by_account.get(account, Used()), more)
+            for account, more in fresh.items()
+        }
 
-    def _add(self, who: str, **more) -> None:
+    def _add(self, account: str, **more) -> None:
         with self._lock:
-            self._fresh[who] = replace(
-                _sum(self._fresh.get(who, Used()), Used(**more)), last_used_at=self._clock()
+            self._fresh[account] = replace(
+                _sum(self._fresh.get(account, Used()), Used(**more)), last_used_at=self._clock()
             )
 
     def write(self) -> None:
@@ -75,8 +78,8 @@ class Usage:
                 log.warning("the use of keys could not be written down: %s", code)
                 with self._lock:
                     self._fresh = {
-                        who: _sum(fresh.get(who, Used()), self._fresh.get(who, Used()))
-                        for who in fresh | self._fresh
+                        account: _sum(fresh.get(account, Used()), self._fresh.get(account, Used()))
+                        for account in fresh | self._fresh
                     }
 
     def start(self) -> None:

@@ -35,7 +35,7 @@ class Voices:
 
     def set_presets(self, names: tuple[str, ...]) -> None:
         """An engine took over: these voices are its own."""
-        made = [
+        presets = [
             Voice(
                 PRESET + hashlib.sha256(n.encode()).hexdigest()[:16],
                 n,
@@ -48,7 +48,7 @@ class Voices:
             )
             for n in names
         ]
-        self._presets = {v.id: v for v in made}
+        self._presets = {v.id: v for v in presets}
 
     def add(
         self,

@@ -116,7 +116,7 @@ def in_format(path: Path, kind: str) -> tuple[str, bytes | None, str]:
 
 
 def zipped(entries: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    made = ZipStream()
+    zip_stream = ZipStream()
     for name, data in entries:
-        yield made.add(name, data)
-    yield made.end()
+        yield zip_stream.add(name, data)
+    yield zip_stream.end()

@@ -170,9 +170,9 @@ def _plural(number: str, name: str) -> str:
     return head + (f" per {tail}" if tail else "")
 
 
-def _with_stop(m: re.Match[str], said: str) -> str:
+def _with_stop(m: re.Match[str], words: str) -> str:
     """The full stop of an abbreviation at the end also ends the sentence."""
-    return said + "." * (m[0].endswith(".") and m.end() == len(m.string))
+    return words + "." * (m[0].endswith(".") and m.end() == len(m.string))
 
 
 def _street(m: re.Match[str]) -> str:
@@ -182,10 +182,10 @@ def _street(m: re.Match[str]) -> str:
 
 
 def _weekday(m: re.Match[str]) -> str:
-    said = " to ".join(
+    words = " to ".join(
         next(d for d in _DAYS if d.startswith(name[:3])) for name in re.findall(_DAY, m[0])
     )
-    return _with_stop(m, said)
+    return _with_stop(m, words)
 
 
 def _roman(m: re.Match[str]) -> str:
@@ -207,8 +207,8 @@ def _web(m: re.Match[str]) -> str:
 
 
 def _day(month: str, day: str, year: str | None) -> str:
-    said = f"{month} {en_ordinal(str(int(day)))}"
-    return f"{said} {en_year(year)}" if year else said
+    words = f"{month} {en_ordinal(str(int(day)))}"
+    return f"{words} {en_year(year)}" if year else words
 
 
 def _slashed(m: re.Match[str]) -> str:
@@ -232,17 +232,17 @@ def _month_name(text: str) -> str:
 
 def _time(m: re.Match[str]) -> str:
     hour, minute, half = int(m[1]), int(m[2]), (m[4] or "").lower().replace(".", "")
-    said = en_cardinal(str(hour))
+    words = en_cardinal(str(hour))
     if m[3]:
-        said = (
+        words = (
             f"{_count(str(hour), 'hour')} {_count(str(minute), 'minute')} and"
             f" {_count(str(int(m[3])), 'second')}"
         )
     elif minute:
-        said += (" oh " if minute < 10 else " ") + en_cardinal(str(minute))
+        words += (" oh " if minute < 10 else " ") + en_cardinal(str(minute))
     elif not half:
-        said += " o'clock" if hour <= 12 else " hundred"
-    return said + (f" {half[0].upper()} M" if half else "")
+        words += " o'clock" if hour <= 12 else " hundred"
+    return words + (f" {half[0].upper()} M" if half else "")
 
 
 def _count(number: str, name: str) -> str:
@@ -277,12 +277,12 @@ def _fraction(m: re.Match[str]) -> str:
     name = {2: "half", 4: "quarter"}.get(bottom) or (en_ordinal(m[3]) if 2 < bottom <= 100 else "")
     unit = _UNITS.get(m[4] or "")
     if not name or top >= bottom:
-        said = f"{m[1] + ' ' if m[1] else ''}{en_cardinal(m[2])} over {en_cardinal(m[3])}"
-        return f"{said} {_plural('2', unit)}" if unit else said
+        words = f"{m[1] + ' ' if m[1] else ''}{en_cardinal(m[2])} over {en_cardinal(m[3])}"
+        return f"{words} {_plural('2', unit)}" if unit else words
     name = name if top == 1 else "halves" if name == "half" else name + "s"
     if m[1]:
-        said = f"{en_cardinal(m[1])} and {'a' if top == 1 else en_cardinal(m[2])} {name}"
-        return f"{said} {_plural('2', unit)}" if unit else said
+        words = f"{en_cardinal(m[1])} and {'a' if top == 1 else en_cardinal(m[2])} {name}"
+        return f"{words} {_plural('2', unit)}" if unit else words
     of = f" of {'an' if unit in ('hour', 'ounce') else 'a'} {unit}" if unit else ""
     return f"{en_cardinal(m[2])} {name}{of}"
 

@@ -35,8 +35,8 @@ def _number(text: str) -> str:
     whole, _, decimals = text.partition(".")
     if len(whole) > LONGEST or (len(whole) > 1 and whole[0] == "0"):
         return _one_by_one(text)
-    said = spelled(whole, "ko", "cardinal-sinokorean")
-    return said + ("점" + _one_by_one(decimals).replace("공", "영") if decimals else "")
+    words = spelled(whole, "ko", "cardinal-sinokorean")
+    return words + ("점" + _one_by_one(decimals).replace("공", "영") if decimals else "")
 
 
 def _native(digits: str) -> str:
@@ -57,10 +57,10 @@ def _hour(digits: str) -> str:
 
 
 def _time(m: re.Match[str]) -> str:
-    said = f"{_hour(m[1])} 시"
+    words = f"{_hour(m[1])} 시"
     if int(m[2]) or m[3]:
-        said += f" {_number(str(int(m[2])))} 분"
-    return said + (f" {_number(str(int(m[3])))} 초" if m[3] else "")
+        words += f" {_number(str(int(m[2])))} 분"
+    return words + (f" {_number(str(int(m[3])))} 초" if m[3] else "")
 
 
 def _degrees(m: re.Match[str]) -> str:

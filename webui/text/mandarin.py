@@ -95,8 +95,8 @@ def _two(number: str) -> str:
 
 
 def _date(year: str, month: str, day: str = "") -> str:
-    said = f"{zh_digits(year)}年" * bool(year) + f"{zh_cardinal(str(int(month)))}月"
-    return said + (f"{zh_cardinal(str(int(day)))}日" if day else "")
+    words = f"{zh_digits(year)}年" * bool(year) + f"{zh_cardinal(str(int(month)))}月"
+    return words + (f"{zh_cardinal(str(int(day)))}日" if day else "")
 
 
 def _day_first(m: re.Match[str]) -> str:
@@ -107,14 +107,14 @@ def _day_first(m: re.Match[str]) -> str:
 
 def _time(m: re.Match[str]) -> str:
     hour, minute, second, half = int(m[1]), int(m[2]), m[3], (m[4] or "").lower().replace(".", "")
-    said = (
+    words = (
         ("下午" if half == "pm" else "上午" if half == "am" else "")
         + ("两" if hour == 2 else zh_cardinal(str(hour)))
         + "点"
     )
     if minute or second:
-        said += ("零" if 0 < minute < 10 else "") + zh_cardinal(str(minute)) + "分"
-    return said + (f"{zh_cardinal(str(int(second)))}秒" if second else "")
+        words += ("零" if 0 < minute < 10 else "") + zh_cardinal(str(minute)) + "分"
+    return words + (f"{zh_cardinal(str(int(second)))}秒" if second else "")
 
 
 def _money(m: re.Match[str]) -> str:
@@ -133,8 +133,8 @@ def _phone(m: re.Match[str]) -> str:
 
 def _fraction(m: re.Match[str]) -> str:
     whole = f"{zh_cardinal(m[2])}又" if m[2] else ""
-    said = f"{whole}{zh_cardinal(m[4])}分之{zh_cardinal(m[3])}{_UNITS.get(m[5] or '', '')}"
-    return ("负" if m[1] else "") + said
+    words = f"{whole}{zh_cardinal(m[4])}分之{zh_cardinal(m[3])}{_UNITS.get(m[5] or '', '')}"
+    return ("负" if m[1] else "") + words
 
 
 def _score(m: re.Match[str]) -> str:

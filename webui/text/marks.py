@@ -45,8 +45,8 @@ def marked_language(text: str) -> str:
     """The BCP 47 tag of the language mark that `text` begins with, "" where there is none that is
     known.
     """
-    found = _LANGUAGE.match(text)
-    tag = found[1].lower() if found else ""
+    match = _LANGUAGE.match(text)
+    tag = match[1].lower() if match else ""
     tag = _HABITS.get(tag, tag)
     return tag if tag in LANGUAGES else ""
 
@@ -59,5 +59,5 @@ def split_open(text: str, is_start: bool) -> tuple[str, str]:
     start = text.lstrip()
     if is_start and start.startswith(PREFIX) and len(start) <= len(PREFIX) + MAX_INSTRUCTION_CHARS:
         return "", text
-    found = _OPEN.search(text, max(0, len(text) - 40))
-    return (text[: found.start()], found[0]) if found else (text, "")
+    match = _OPEN.search(text, max(0, len(text) - 40))
+    return (text[: match.start()], match[0]) if match else (text, "")

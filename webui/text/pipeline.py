@@ -111,8 +111,8 @@ def _prepared(
         readings.apply(text, language if is_asked else detect(text)) if readings.entries else text
     )
     primary = language if is_asked else detect(tidy)
-    said = (normalise(s, _language_of(s, primary)) for s in sentences.split(tidy))
-    pieces = sentences.join_scraps([s for s in said if s])
+    spoken_parts = (normalise(s, _language_of(s, primary)) for s in sentences.split(tidy))
+    pieces = sentences.join_scraps([s for s in spoken_parts if s])
     if rule is not None:
         return tuple(pack(pieces, rule))
     if pieces:
@@ -153,8 +153,8 @@ def rewrite(text: str) -> str:
     """
     tidy = clean(text)
     primary = detect(tidy)
-    said = [normalise(s, _language_of(s, primary)) for s in sentences.split(tidy)]
-    return sentences.glue([s for s in said if s] or [""])
+    spoken_parts = [normalise(s, _language_of(s, primary)) for s in sentences.split(tidy)]
+    return sentences.glue([s for s in spoken_parts if s] or [""])
 
 
 def segment_languages(segments: Sequence[str], text: str, language: str) -> list[str]:

@@ -94,12 +94,12 @@ def _tidy(text: str) -> str:
     """Composed, one blank between words, without marks that are only there for the layout
     (direction, zero width).
     """
-    kept = (
+    chars = (
         c
         for c in unicodedata.normalize("NFC", text)
         if c in _CLUSTERS or unicodedata.category(c) != "Cf"
     )
-    return " ".join("".join(kept).split()).strip(_CLUSTERS)
+    return " ".join("".join(chars).split()).strip(_CLUSTERS)
 
 
 def _has_broken(text: str) -> bool:
@@ -115,10 +115,10 @@ def check(term: str, reading: str, language: str = "") -> Pronunciation:
         raise BadInput("too_long_term", max_term=MAX_TERM, param="term")
     if len(reading) > 8 * MAX_READING or len(_tidy(reading)) > MAX_READING:
         raise BadInput("too_long_reading", max_reading=MAX_READING, param="reading")
-    said, read = _tidy(term), _tidy(reading)
-    if not said:
+    tidy_term, read = _tidy(term), _tidy(reading)
+    if not tidy_term:
         raise BadInput("bad_term.empty", param="term")
-    if _has_broken(term) or TAG.search(said.lower()) or "<|" in said:
+    if _has_broken(term) or TAG.search(tidy_term.lower()) or "<|" in tidy_term:
         raise BadInput("bad_term.marks", param="term")
     if not any(unicodedata.category(c)[0] in "LN" for c in read):
         raise BadInput("bad_reading.empty", param="reading")
@@ -129,7 +129,7 @@ def check(term: str, reading: str, language: str = "") -> Pronunciation:
         or "|>" in read
     ):
         raise BadInput("bad_reading.marks", param="reading")
-    return Pronunciation(said, read, check_language(language), fold(said))
+    return Pronunciation(tidy_term, read, check_language(language), fold(tidy_term))
 
 
 def check_language(language: str) -> str:
@@ -189,8 +189,8 @@ class Readings:
 
     def __init__(self, entries: Iterable[Pronunciation] = ()):
         self.entries = tuple(sorted(entries, key=lambda e: (e.key, e.language)))
-        told = "\0".join(part for e in self.entries for part in (e.key, e.language, e.reading))
-        self.revision = hashlib.sha256(told.encode()).hexdigest()[:16] if self.entries else ""
+        content = "\0".join(part for e in self.entries for part in (e.key, e.language, e.reading))
+        self.revision = hashlib.sha256(content.encode()).hexdigest()[:16] if self.entries else ""
         self._tables: dict[str, _Table] = {}
 
     def apply(self, text: str, language: str) -> str:
@@ -211,10 +211,10 @@ class Readings:
         for tag in UNTOUCHED.finditer(text):
             out += [_put_in(text[at : tag.start()], table), tag[0]]
             at = tag.end()
-        said = "".join([*out, _put_in(text[at:], table)])
-        if len(said) > MAX_SAID:
+        spoken_text = "".join([*out, _put_in(text[at:], table)])
+        if len(spoken_text) > MAX_SAID:
             raise too_long()
-        return said
+        return spoken_text
 
 
 def too_long() -> BadInput:

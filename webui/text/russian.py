@@ -50,8 +50,8 @@ def _index(digits: str) -> int:
 
 
 def _spelled(digits: str, form: str) -> str:
-    said = spelled(digits, "ru", form).replace("четверт", "четвёрт")
-    return said.removeprefix("одна ") if said.startswith("одна тысяча") else said
+    words = spelled(digits, "ru", form).replace("четверт", "четвёрт")
+    return words.removeprefix("одна ") if words.startswith("одна тысяча") else words
 
 
 def _number(text: str, gender: str = "masculine") -> str:
@@ -79,8 +79,8 @@ def _counted(text: str, forms: tuple[str, str, str]) -> str:
 
 
 def _date(day: str, month: str, year: str | None) -> str:
-    said = f"{_spelled(str(int(day)), 'ordinal-neuter-genitive')} {month}"
-    return f"{said} {_spelled(year, 'ordinal-masculine-genitive')} года" if year else said
+    words = f"{_spelled(str(int(day)), 'ordinal-neuter-genitive')} {month}"
+    return f"{words} {_spelled(year, 'ordinal-masculine-genitive')} года" if year else words
 
 
 def _year(m: re.Match[str]) -> str:

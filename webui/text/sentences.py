@@ -133,13 +133,13 @@ def shorten(sentence: str, limit: float = MAX_WEIGHT, narrow_weight: float = _NA
 
     Work is linear: each part is looked at once.
     """
-    parts, left, start = [], weight(sentence, narrow_weight), 0
-    while left > limit:
-        aim = min(limit, max(limit / 2, left / -(-left // limit) * 1.25))
+    parts, weight_left, start = [], weight(sentence, narrow_weight), 0
+    while weight_left > limit:
+        aim = min(limit, max(limit / 2, weight_left / -(-weight_left // limit) * 1.25))
         window = sentence[start : start + int(limit / narrow_weight) + 2]
         end = start + cut_at(window, aim, narrow_weight)
         parts.append(sentence[start:end].strip())
-        left -= weight(sentence[start:end], narrow_weight)
+        weight_left -= weight(sentence[start:end], narrow_weight)
         start = end
     parts.append(sentence[start:].strip())
     return [p for p in parts if p]

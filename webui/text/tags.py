@@ -29,19 +29,19 @@ UNTOUCHED = re.compile(
 )  # what no rule of reading may change
 
 
-def unknown_tags(text: str, known: tuple[str, ...]) -> list[str]:
+def unknown_tags(text: str, known_tags: tuple[str, ...]) -> list[str]:
     """Tags in `text` that are not in `known`, each once, in order of appearance."""
-    return list(dict.fromkeys(tag for tag in TAG.findall(text) if tag not in known))
+    return list(dict.fromkeys(tag for tag in TAG.findall(text) if tag not in known_tags))
 
 
-def suggest(tag: str, known: tuple[str, ...]) -> str | None:
+def suggest(tag: str, known_tags: tuple[str, ...]) -> str | None:
     """The known tag that was probably meant, or None."""
-    return next(iter(difflib.get_close_matches(tag, known, n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(tag, known_tags, n=1, cutoff=0.6)), None)
 
 
-def strip_tags(text: str, known: tuple[str, ...]) -> str:
+def strip_tags(text: str, known_tags: tuple[str, ...]) -> str:
     """`text` without the event tags and readings that the engine does not know; a word in brackets
     that is neither stays and is read.
     """
-    text = _READING.sub(lambda m: m[0] if m[0].partition("]")[0] + "]" in known else " ", text)
-    return TAG.sub(lambda m: " " if m[0] in EVENTS and m[0] not in known else m[0], text)
+    text = _READING.sub(lambda m: m[0] if m[0].partition("]")[0] + "]" in known_tags else " ", text)
+    return TAG.sub(lambda m: " " if m[0] in EVENTS and m[0] not in known_tags else m[0], text)

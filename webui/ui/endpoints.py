@@ -94,14 +94,14 @@ def wire(studio: Studio, root_path: str) -> None:
         """
         _need(request, "voices")
         with _sentences():
-            made, draft = studio.voices.add(
+            voice, draft = studio.voices.add(
                 owner_of(request),
                 _bytes(clip, "clip"),
                 name,
                 transcript=transcript[:MAX_TRANSCRIPT],
                 consent=consent,
             )
-        return _voice(made) | {"notes": [en for en, _ in draft.notes]}
+        return _voice(voice) | {"notes": [en for en, _ in draft.notes]}
 
     def list_voices(request: gr.Request) -> list[dict[str, Any]]:
         """List the voices that can speak: your own, newest first, then those of the studio."""
@@ -110,10 +110,10 @@ def wire(studio: Studio, root_path: str) -> None:
     def _first_starter() -> str:
         return next((voice.id for voice in studio.voices.list("-") if voice.starter), "")
 
-    async def _spoken(request: gr.Request, **asked: Any) -> dict[str, Any]:
+    async def _spoken(request: gr.Request, **params: Any) -> dict[str, Any]:
         owner = owner_of(request)
         with _sentences():
-            job = await open_job(studio, lambda: studio.synthesis.open(owner, **asked))
+            job = await open_job(studio, lambda: studio.synthesis.open(owner, **params))
             await collect(studio, job, until_saved=True)
         return _file(request, root_path, job.id)
 

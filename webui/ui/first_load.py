@@ -54,12 +54,12 @@ class FirstLoad:
         await self._app(scope, receive, collect)
         body = bytes(body).replace(b"<base ", self._scripts + b"<base ", 1)
         headers = MutableHeaders(raw=[h for h in start["headers"] if h[0] != b"content-length"])
-        asked = Request(scope).headers
-        if start["status"] != 200 or "gzip" not in asked.get("accept-encoding", ""):
+        request_headers = Request(scope).headers
+        if start["status"] != 200 or "gzip" not in request_headers.get("accept-encoding", ""):
             answer = Response(body, start["status"])
         else:
             packed, tag = await run_in_threadpool(pack, body)
-            is_known = asked.get("if-none-match") == tag
+            is_known = request_headers.get("if-none-match") == tag
             answer = Response(b"" if is_known else packed, 304 if is_known else 200)
             headers.update({"Content-Encoding": "gzip", "Cache-Control": "no-cache", "ETag": tag})
             headers.add_vary_header("Accept-Encoding")

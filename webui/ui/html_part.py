@@ -24,8 +24,8 @@ def number(value: object) -> float:
     Raises BadInput for anything that is none, or not finite.
     """
     try:
-        if not isinstance(value, bool) and math.isfinite(made := float(value)):
-            return made
+        if not isinstance(value, bool) and math.isfinite(result := float(value)):
+            return result
     except (TypeError, ValueError, OverflowError):
         pass
     raise BadInput("bad_number.not_number")

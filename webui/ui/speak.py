@@ -234,9 +234,9 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
                     "gain": what["gain"] is True,
                     "varying": what["varying"] is True,
                 }
-                made = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
-                made = view_models.draft(made, str(what["clip"])) | {"n": int(number(what["n"]))}
-                return as_json(made), gr.skip(), gr.skip()
+                draft = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
+                draft = view_models.draft(draft, str(what["clip"])) | {"n": int(number(what["n"]))}
+                return as_json(draft), gr.skip(), gr.skip()
             if what["op"] == "clip":
                 return clip_in(what, owner)
             if what["op"] == "save":
@@ -261,8 +261,8 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         Only one that can be read takes the place of the clip that is there, and asks for consent
         anew.
         """
-        made = clip_view(studio, uploads, owner, what)
-        return as_json(made), gr.skip(), gr.skip() if "error" in made else False
+        view = clip_view(studio, uploads, owner, what)
+        return as_json(view), gr.skip(), gr.skip() if "error" in view else False
 
     def voices_now(request: gr.Request):
         """Another engine brings voices of its own."""
@@ -341,9 +341,9 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         js="(...now) => kaikou.restored(...now)",
         api_visibility="private",
     )
-    kept = [x for x in form if x is not w["text"]]
+    saved_fields = [x for x in form if x is not w["text"]]
     gr.on(
-        [x.change for x in kept],
+        [x.change for x in saved_fields],
         None,
         inputs=form,
         js="(...now) => kaikou.rememberForm(...now)",

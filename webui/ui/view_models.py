@@ -21,37 +21,37 @@ def fault(error: KaikouError) -> dict:
     return {"zh": error.zh, "en": error.en, "code": error.code, "at": time.monotonic_ns()}
 
 
-def draft(it, clip: str = "") -> dict:
+def draft(draft, clip: str = "") -> dict:
     """`clip`: the id of the first draft made of this recording; it stays while windows and cleaning
     change.
     """
     return {
-        "id": it.id,
-        "clip": clip or it.id,
-        "report": it.report.to_json(),
-        "start_s": round(it.start_s, 3),
-        "end_s": round(it.end_s, 3),
-        "clean": it.clean,
-        "gain": it.gain,
-        "varying": it.varying,
-        "worse": it.worse,
-        "before": it.before,
-        "after": it.after,
+        "id": draft.id,
+        "clip": clip or draft.id,
+        "report": draft.report.to_json(),
+        "start_s": round(draft.start_s, 3),
+        "end_s": round(draft.end_s, 3),
+        "clean": draft.clean,
+        "gain": draft.gain,
+        "varying": draft.varying,
+        "worse": draft.worse,
+        "before": draft.before,
+        "after": draft.after,
     }
 
 
-def voice(it: Voice, given: ConsentInfo | None = None) -> dict:
+def voice(voice: Voice, consent: ConsentInfo | None = None) -> dict:
     """given: what is known of the consent it was made under, for who made it."""
     return {
-        "id": it.id,
-        "name": it.name,
-        "name_zh": it.name_zh,
-        "language": it.language,
-        "transcript": it.transcript,
-        "duration_s": round(it.duration_s, 1),
-        "starter": it.starter,
-        "consent": given and asdict(given),
-        "sample": not it.id.startswith(
+        "id": voice.id,
+        "name": voice.name,
+        "name_zh": voice.name_zh,
+        "language": voice.language,
+        "transcript": voice.transcript,
+        "duration_s": round(voice.duration_s, 1),
+        "starter": voice.starter,
+        "consent": consent and asdict(consent),
+        "sample": not voice.id.startswith(
             "preset-"
         ),  # voices an engine brings have no recording to play
     }
@@ -69,31 +69,31 @@ def takes(studio: Studio, owner: str, changed: Sequence[Take]) -> dict:
     }
 
 
-def take(it: Take) -> dict:
-    r = it.request
+def take(take: Take) -> dict:
+    r = take.request
     return {
-        "id": it.id,
+        "id": take.id,
         "text": r.text,
         "voice": r.voice,
-        "voice_name": it.voice_name,
+        "voice_name": take.voice_name,
         "mode": r.mode,
         "instruction": r.instruction,
         "language": r.language,
         "speed": r.speed,
         "seed": str(r.seed),
-        "engine": it.engine,
+        "engine": take.engine,
         "voice_engine": r.voice_engine,
-        "model": it.model,
-        "voice_notes": [list(note) for note in it.voice_notes],
-        "first_sound_ms": it.first_sound_ms,
-        "rtf": it.rtf,
-        "n_samples": it.n_samples,
-        "sample_rate": it.sample_rate,
-        "created_at": it.created_at,
-        "state": it.state,
-        "error": dict(zip(("en", "zh"), it.error, strict=False)),
-        "stopped_at": stopped_at(it),
-        "starred": it.starred,
-        "peaks": list(it.peaks),
-        "usual_s": usual_s(it),
+        "model": take.model,
+        "voice_notes": [list(note) for note in take.voice_notes],
+        "first_sound_ms": take.first_sound_ms,
+        "rtf": take.rtf,
+        "n_samples": take.n_samples,
+        "sample_rate": take.sample_rate,
+        "created_at": take.created_at,
+        "state": take.state,
+        "error": dict(zip(("en", "zh"), take.error, strict=False)),
+        "stopped_at": stopped_at(take),
+        "starred": take.starred,
+        "peaks": list(take.peaks),
+        "usual_s": usual_s(take),
     }

@@ -93,8 +93,8 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
 def _route(studio: Studio, recent_jobs: RecentJobs, encoder_pool: EncoderPool, way: Way):
     async def speak(request: Request) -> Response:
         async with request.form(max_files=2, max_fields=20) as form:
-            asked = await _asked(way, request, form)
-        job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, asked))
+            params = await _asked(way, request, form)
+        job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, params))
         recent_jobs.keep(job)
         return await reply(studio, encoder_pool, job, request, OutputOptions("pcm", is_paced=False))
 
@@ -103,17 +103,17 @@ def _route(studio: Studio, recent_jobs: RecentJobs, encoder_pool: EncoderPool, w
 
 async def _asked(way: Way, request: Request, form: FormData) -> dict:
     """The fields, from the form or the address. Raises BadInput, TooLarge."""
-    asked: dict = {}
+    params: dict = {}
     for name in ("tts_text", *way.fields):
         value = form.get(name, request.query_params.get(name))
         if not isinstance(value, str):
             raise BadInput("bad_field.missing", param=name)
-        asked[name] = value
+        params[name] = value
     agreed = form.get("consent", request.query_params.get("consent", "true"))
-    asked["consent"] = str(agreed).lower() in ("true", "1", "yes", "on")
+    params["consent"] = str(agreed).lower() in ("true", "1", "yes", "on")
     if way.has_clip:
-        asked["clip"] = await _clip(form.get("prompt_wav", request.query_params.get("prompt_wav")))
-    return asked
+        params["clip"] = await _clip(form.get("prompt_wav", request.query_params.get("prompt_wav")))
+    return params
 
 
 async def _clip(sent: UploadFile | str | None) -> bytes:
@@ -125,27 +125,27 @@ async def _clip(sent: UploadFile | str | None) -> bytes:
     return data
 
 
-def _open(studio: Studio, owner: str, way: Way, asked: dict) -> SpeechJob:
-    speaker = asked.get("spk_id", "")
+def _open(studio: Studio, owner: str, way: Way, params: dict) -> SpeechJob:
+    speaker = params.get("spk_id", "")
     with with_field_names(THEIRS):
         return studio.synthesis.open(
             owner,
-            text_in=asked["tts_text"],
+            text_in=params["tts_text"],
             voice_id="" if way.has_clip else _voice(studio, owner, speaker),
             mode=way.mode,
             language=LANGUAGE_OF.get(speaker, "auto"),
-            instruction=asked.get("instruct_text", ""),
-            transcript=asked.get("prompt_text", "")[:MAX_TRANSCRIPT],
-            consent=way.has_clip and asked["consent"],
-            reference=asked.get("clip", b""),
+            instruction=params.get("instruct_text", ""),
+            transcript=params.get("prompt_text", "")[:MAX_TRANSCRIPT],
+            consent=way.has_clip and params["consent"],
+            reference=params.get("clip", b""),
         )
 
 
 def _voice(studio: Studio, owner: str, speaker: str) -> str:
-    found = voice_named.find(studio, owner, speaker) or SPEAKERS.get(speaker)
-    if found is None:
+    voice_id = voice_named.find(studio, owner, speaker) or SPEAKERS.get(speaker)
+    if voice_id is None:
         raise voice_named.unknown(speaker, "spk_id", "prompt_wav of /inference_zero_shot")
-    return found
+    return voice_id
 
 
 def _body(way: Way) -> dict:

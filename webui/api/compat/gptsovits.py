@@ -109,19 +109,19 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
     async def speak(request: Request) -> Response:
         language = language_of(dict(request.headers.raw))
         try:
-            asked, clip = await _asked(request)
-            kind, is_live = _check(asked)
+            params, clip = await _asked(request)
+            kind, is_live = _check(params)
             job = await open_job(
-                studio, lambda: _open(studio, request.scope["kk_owner"], asked, clip)
+                studio, lambda: _open(studio, request.scope["kk_owner"], params, clip)
             )
             recent_jobs.keep(job)
-            told = await reply(
+            response = await reply(
                 studio, encoder_pool, job, request, OutputOptions(KINDS[kind], is_live)
             )
         except KaikouError as error:
             return _refusal(error, language)
-        told.headers["content-type"] = f"audio/{kind}"
-        return told
+        response.headers["content-type"] = f"audio/{kind}"
+        return response
 
     schema = Asked.model_json_schema()
     parts = {
@@ -155,10 +155,10 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
                     "name": name,
                     "in": "query",
                     "required": name == "text",
-                    "schema": {k: v for k, v in told.items() if k != "description"},
-                    "description": told.get("description", ""),
+                    "schema": {k: v for k, v in field_schema.items() if k != "description"},
+                    "description": field_schema.get("description", ""),
                 }
-                for name, told in schema["properties"].items()
+                for name, field_schema in schema["properties"].items()
                 if name != "aux_ref_audio_paths"
             ]
         },
@@ -196,50 +196,50 @@ async def _asked(request: Request) -> tuple[Asked, bytes]:
         raise unreadable() from None
 
 
-def _check(asked: Asked) -> tuple[str, bool]:
+def _check(params: Asked) -> tuple[str, bool]:
     """(media type, is it streamed). Raises BadInput."""
     for name, table in (
         ("text_lang", LANGUAGES),
         ("prompt_lang", LANGUAGES),
         ("media_type", KINDS),
     ):
-        if getattr(asked, name).lower() not in table:
+        if getattr(params, name).lower() not in table:
             raise BadInput("bad_field.one_of", names=table, param=name)
-    streamed = str(asked.streaming_mode).lower()
+    streamed = str(params.streaming_mode).lower()
     if streamed not in STREAMED:
         raise BadInput("bad_field.streaming_mode", param="streaming_mode")
-    if asked.aux_ref_audio_paths:
+    if params.aux_ref_audio_paths:
         raise BadInput("bad_field.one_reference", param="aux_ref_audio_paths")
-    return asked.media_type.lower(), STREAMED[streamed]
+    return params.media_type.lower(), STREAMED[streamed]
 
 
-def _open(studio: Studio, owner: str, asked: Asked, clip: bytes) -> SpeechJob:
+def _open(studio: Studio, owner: str, params: Asked, clip: bytes) -> SpeechJob:
     voice = ""
-    if not clip and asked.ref_audio_path[:5].lower() == "data:":
-        clip = sound_in(asked.ref_audio_path, "ref_audio_path")
+    if not clip and params.ref_audio_path[:5].lower() == "data:":
+        clip = sound_in(params.ref_audio_path, "ref_audio_path")
     elif not clip:
-        voice = _voice(studio, owner, asked.ref_audio_path)
+        voice = _voice(studio, owner, params.ref_audio_path)
     with with_field_names(THEIRS):
         return studio.synthesis.open(
             owner,
-            text_in=asked.text,
+            text_in=params.text,
             voice_id=voice,
-            language=LANGUAGES[asked.text_lang.lower()],
-            speed=asked.speed_factor,
-            seed=asked.seed,
-            transcript=asked.prompt_text[:MAX_TRANSCRIPT],
-            consent=bool(clip) and asked.consent,
+            language=LANGUAGES[params.text_lang.lower()],
+            speed=params.speed_factor,
+            seed=params.seed,
+            transcript=params.prompt_text[:MAX_TRANSCRIPT],
+            consent=bool(clip) and params.consent,
             reference=clip,
         )
 
 
-def _voice(studio: Studio, owner: str, asked: str) -> str:
-    if not asked.strip():
+def _voice(studio: Studio, owner: str, voice_name: str) -> str:
+    if not voice_name.strip():
         raise BadInput("no_voice.reference_missing", param="ref_audio_path")
-    found = voice_named.find(studio, owner, asked)
-    if found is None:
-        raise voice_named.unknown(asked, "ref_audio_path", "ref_audio")
-    return found
+    voice_id = voice_named.find(studio, owner, voice_name)
+    if voice_id is None:
+        raise voice_named.unknown(voice_name, "ref_audio_path", "ref_audio")
+    return voice_id
 
 
 def _refusal(error: KaikouError, language: str) -> Response:
@@ -247,7 +247,7 @@ def _refusal(error: KaikouError, language: str) -> Response:
     status, so that a client may try again.
     """
     message = error.sentence(language)
-    told = {
+    body = {
         "message": message,
         "error": {"message": message, "type": error.kind, "param": error.param, "code": error.code},
     }
@@ -256,4 +256,4 @@ def _refusal(error: KaikouError, language: str) -> Response:
         if error.retry_after_s is None
         else {"Retry-After": str(max(1, round(error.retry_after_s)))}
     )
-    return JSONResponse(told, 400 if error.status < 429 else error.status, headers)
+    return JSONResponse(body, 400 if error.status < 429 else error.status, headers)

@@ -13,29 +13,29 @@ from ..audio_field import ADDRESS, PATH
 _FILE = re.compile(r"(?P<stem>[^/\\]*?)(?:\.\w{1,5})?$")
 
 
-def find(studio: Studio, owner: str, asked: str) -> str | None:
+def find(studio: Studio, owner: str, name: str) -> str | None:
     """Id of a voice that `owner` may use."""
     voices = studio.voices.list(owner)
-    if any(v.id == asked for v in voices) or asked in OPENAI_VOICES:
-        return asked
+    if any(v.id == name for v in voices) or name in OPENAI_VOICES:
+        return name
     return next(
         (
             v.id
-            for wanted in (asked, _stem(asked))
+            for candidate in (name, _stem(name))
             for v in voices
-            if wanted and wanted in (v.name, v.name_zh)
+            if candidate and candidate in (v.name, v.name_zh)
         ),
         None,
     )
 
 
-def unknown(asked: str, param: str, upload: str) -> BadInput | NotFound:
+def unknown(name: str, param: str, upload: str) -> BadInput | NotFound:
     """upload: the field in which a recording may come along."""
-    stem = _stem(asked)[:40]
-    if ADDRESS.match(asked) or PATH.match(asked):
+    stem = _stem(name)[:40]
+    if ADDRESS.match(name) or PATH.match(name):
         return BadInput("no_path.save_voice_first", stem=stem, upload=upload, param=param)
-    return NotFound("voice_gone.by_name", asked=asked[:40], param=param)
+    return NotFound("voice_gone.by_name", asked=name[:40], param=param)
 
 
-def _stem(asked: str) -> str:
-    return _FILE.search(asked.strip())["stem"]
+def _stem(name: str) -> str:
+    return _FILE.search(name.strip())["stem"]

@@ -113,16 +113,16 @@ class AccessMiddleware:
         REQUEST_ID.set(scope["kk_request"])
         scope |= {"kk_owner": "", "kk_key": None, "kk_by_key": False, "kk_demo": "", "kk_login": ""}
         path = self._strip_root(scope)
-        told = _CountedSend(send)
+        counted_send = _CountedSend(send)
         try:
-            await self._pass(scope, receive, told, headers, path)
+            await self._pass(scope, receive, counted_send, headers, path)
         except Exception:
-            told.status = (
-                told.status or 500
+            counted_send.status = (
+                counted_send.status or 500
             )  # answered further out, where the guard does not see it
             raise
         finally:
-            self._write_down(scope, path, told.status, time.perf_counter() - began_s)
+            self._write_down(scope, path, counted_send.status, time.perf_counter() - began_s)
 
     async def _pass(self, scope, receive, send, headers, path: str) -> None:
         try:
@@ -294,8 +294,8 @@ class AccessMiddleware:
                 else SMALL_BODY
             )
         )
-        told = headers.get(b"content-length", b"0")
-        if not told.isdigit() or int(told) > limit:
+        content_length = headers.get(b"content-length", b"0")
+        if not content_length.isdigit() or int(content_length) > limit:
             raise too_large(limit)
         return limit
 
@@ -325,17 +325,17 @@ class AccessMiddleware:
             if message.get("more_body") or message["type"] == "websocket.send":  # a piece of many
                 scope["kk_holder"].glance()
             if message["type"] in ("http.response.start", "websocket.accept"):
-                kept = [
+                headers = [
                     (k, v)
                     for k, v in message.get("headers", [])
                     if not k.lower().startswith(b"access-control-")
                 ]
                 own = _own(scope) if message["type"] == "http.response.start" else _own(scope)[:1]
-                named = {k.lower() for k, _ in kept}
+                named = {k.lower() for k, _ in headers}
                 message = {
                     **message,
                     "headers": (
-                        kept
+                        headers
                         + [(k, v) for k, v in own if k not in named]
                         + ([(b"set-cookie", cookie.encode())] if cookie else [])
                     ),
@@ -441,13 +441,13 @@ def language_of(headers: dict[bytes, bytes]) -> str:
 
 
 def error_body(error: KaikouError, language: str) -> bytes:
-    told = {
+    details = {
         "message": error.sentence(language),
         "type": error.kind,
         "param": error.param,
         "code": error.code,
     }
-    return json.dumps({"error": told}, ensure_ascii=False).encode()
+    return json.dumps({"error": details}, ensure_ascii=False).encode()
 
 
 async def _reply(send, status: int, body: bytes, headers: list) -> None:

@@ -70,12 +70,12 @@ class JsonSocket:
         if len(text) > MAX_MESSAGE:
             raise Close(TOO_BIG, TooLarge("message_too_large"))
         try:
-            told = read_json(text)
+            message = read_json(text)
         except ValueError:
             raise Close(PROTOCOL, BadInput("bad_json.message")) from None
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             raise Close(PROTOCOL, BadInput("bad_json.message_not_object"))
-        return told
+        return message
 
     async def _receive(self, is_their_turn: Callable[[], bool]) -> dict:
         self._stirred_s = time.monotonic()
@@ -92,7 +92,7 @@ class JsonSocket:
 
     # ---- out -------------------------------------------------------------------------------------
     def words_of(self, error: KaikouError) -> dict:
-        told = {
+        details = {
             "error": {
                 "message": error.sentence(self.language),
                 "type": error.kind,
@@ -101,16 +101,18 @@ class JsonSocket:
             }
         }
         return (
-            told if error.retry_after_s is None else told | {"retry_after_s": error.retry_after_s}
+            details
+            if error.retry_after_s is None
+            else details | {"retry_after_s": error.retry_after_s}
         )
 
-    async def tell(self, told: dict) -> None:
+    async def tell(self, message: dict) -> None:
         """A socket that is gone is no fault here: whoever reads it finds out."""
         self._stirred_s = time.monotonic()
         try:
-            await self._socket.send_text(json.dumps(told, ensure_ascii=False))
+            await self._socket.send_text(json.dumps(message, ensure_ascii=False))
         except (WebSocketDisconnect, RuntimeError, OSError):
-            log.debug("the socket went away before %s", told.get("type"))
+            log.debug("the socket went away before %s", message.get("type"))
 
     async def send_bytes(self, data: bytes) -> None:
         self._stirred_s = time.monotonic()

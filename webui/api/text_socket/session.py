@@ -56,7 +56,7 @@ class TextSession:
         owner: str,
         number: int,
         start: Start,
-        asked: dict,
+        params: dict,
         written: TextSource,
     ):
         self.number, self.written = number, written
@@ -65,7 +65,7 @@ class TextSession:
         )
         self._studio, self._recent, self._socket, self._owner = studio, recent_jobs, socket, owner
         self._holder = holder
-        self._asked, self._is_base64 = asked, start.audio == "base64"
+        self._asked, self._is_base64 = params, start.audio == "base64"
         self._has_words = asyncio.Event()
         self._reader: job_reader.JobReader | None = None
         self.task = asyncio.create_task(self._run())
@@ -157,8 +157,8 @@ class TextSession:
             await self._socket.send_bytes(head + sound)
 
     # ---- what is told ----------------------------------------------------------------------------
-    async def tell(self, kind: str, **told) -> None:
-        await self._socket.tell({"type": kind, "request": self.number, **told})
+    async def tell(self, kind: str, **fields) -> None:
+        await self._socket.tell({"type": kind, "request": self.number, **fields})
 
     async def _tell_failed(self, error: KaikouError) -> None:
         words = self._socket.words_of(error)

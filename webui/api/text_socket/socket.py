@@ -74,11 +74,11 @@ class TextConnection:
             or session.pacing.is_held_back
         )
 
-    async def _take(self, told: dict) -> None:
-        kind = told.get("type")
+    async def _take(self, message: dict) -> None:
+        kind = message.get("type")
         try:
             if kind == "start":
-                return await self._start(told)
+                return await self._start(message)
             await self._holder.check()
             if kind == "cancel":
                 await self._stop(tell=True)
@@ -87,7 +87,7 @@ class TextConnection:
             elif self._session is None:
                 raise BadInput("no_request", param="type")
             elif not self._session.task.done():  # what comes after its end was on its way
-                await self._go_on(self._session, kind, told)
+                await self._go_on(self._session, kind, message)
         except KaikouError as error:
             number = (
                 self._session.number
@@ -98,11 +98,11 @@ class TextConnection:
                 {"type": "error", "request": number, **self._socket.words_of(error)}
             )
 
-    async def _go_on(self, session: TextSession, kind: str, told: dict) -> None:
+    async def _go_on(self, session: TextSession, kind: str, message: dict) -> None:
         if kind == "credit":
-            session.raise_credit(_whole(told, "upto"))
+            session.raise_credit(_whole(message, "upto"))
         elif kind == "text":
-            delta = told.get("delta")
+            delta = message.get("delta")
             if not isinstance(delta, str):
                 raise BadInput("bad_field.delta_not_string", param="delta")
             await session.write(delta)
@@ -112,18 +112,18 @@ class TextConnection:
             )
             session.look()
 
-    async def _start(self, told: dict) -> None:
+    async def _start(self, message: dict) -> None:
         """The one before it is silenced first, whatever comes of this one."""
         await self._stop(tell=True)
         self._session = None
         await self._holder.ask()
         try:
-            start = Start.model_validate({k: v for k, v in told.items() if k != "type"})
+            start = Start.model_validate({k: v for k, v in message.items() if k != "type"})
         except ValidationError as error:
             raise wrong_field(error) from None
         if start.response_format not in (None, "pcm"):
             raise BadInput("bad_format.socket_pcm", param="response_format")
-        asked, written, about = await run_in_threadpool(self._expect, start)
+        params, written, about = await run_in_threadpool(self._expect, start)
         self._n_requests += 1
         session = self._session = TextSession(
             self._studio,
@@ -133,7 +133,7 @@ class TextConnection:
             self._owner,
             self._n_requests,
             start,
-            asked,
+            params,
             written,
         )
         await session.tell(
@@ -148,9 +148,9 @@ class TextConnection:
             await session.write(start.input)
 
     def _expect(self, start: Start) -> tuple[dict, TextSource, Abilities]:
-        asked = start.asked()
+        params = start.asked()
         with with_param("ref_audio"):
-            return asked, *self._studio.synthesis.open_text_stream(self._owner, **asked)
+            return params, *self._studio.synthesis.open_text_stream(self._owner, **params)
 
     async def _stop(self, tell: bool = False) -> None:
         session = self._session
@@ -158,8 +158,8 @@ class TextConnection:
             await session.tell("speech.cancelled", samples=session.pacing.n_sent)
 
 
-def _whole(told: dict, key: str) -> int:
-    value = told.get(key)
+def _whole(message: dict, key: str) -> int:
+    value = message.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
         raise BadInput("bad_field.whole_number", param=key)
     return value

@@ -109,9 +109,9 @@ class Gather:
             int(min(rate, MAX_RATE_HZ)),
         )
         self.max_frames = int((self.max_s + 0.5) * rate)  # coders pad a full minute a little
-        kept = min(channels, KEPT_CHANNELS)
+        n_channels = min(channels, KEPT_CHANNELS)
         self._down = (
-            soxr.ResampleStream(rate, MAX_RATE_HZ, kept, dtype="float32")
+            soxr.ResampleStream(rate, MAX_RATE_HZ, n_channels, dtype="float32")
             if rate > MAX_RATE_HZ
             else None
         )

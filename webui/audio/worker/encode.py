@@ -110,23 +110,23 @@ def run(kind, numbers, payload):
     rate of the samples and of the file (Hz).
     payload: s16le, or the label.
     """
-    key, asked, *rates = map(int, numbers)
+    key, command, *rates = map(int, numbers)
     try:
-        data = _done(kind, key, asked, rates, payload)
+        data = _done(kind, key, command, rates, payload)
     except (av.error.FFmpegError, KeyError, ValueError, MemoryError):
         streams.pop(key, None)
         return BAD, len(streams)
     return OK, len(streams), 0, 0, data
 
 
-def _done(kind, key, asked, rates, payload):
-    if asked in (OPEN, OPEN_WHOLE):
-        streams[key] = Stream(kind, *rates, payload.decode("utf-8"), asked == OPEN_WHOLE)
+def _done(kind, key, command, rates, payload):
+    if command in (OPEN, OPEN_WHOLE):
+        streams[key] = Stream(kind, *rates, payload.decode("utf-8"), command == OPEN_WHOLE)
         return b""
-    if asked == PUSH:
+    if command == PUSH:
         return streams[key].push(payload)
     stream = streams.pop(key, None)
-    if asked == FINISH:
+    if command == FINISH:
         return stream.finish()
     if stream is not None:
         stream.close()

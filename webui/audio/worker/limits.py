@@ -17,10 +17,10 @@ def confine(memory_bytes):
     """
     if resource is None:
         return
-    wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)]
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)]
     if sys.platform.startswith("linux"):
-        wanted.append((resource.RLIMIT_AS, memory_bytes))
-    for which, most in wanted:
+        limits.append((resource.RLIMIT_AS, memory_bytes))
+    for which, most in limits:
         resource.setrlimit(which, (most, most))
 
 

@@ -222,9 +222,9 @@ def assign(
     (NotReady). Returns the module, without gradients, in eval mode. Tensors are used as they are
     (memory-mapped ones stay so) unless `dtype` differs.
     """
-    wanted = module.state_dict()
+    expected = module.state_dict()
     name = file or type(module).__name__
-    for key, mine in wanted.items():
+    for key, mine in expected.items():
         if key not in state:
             raise model_fault(
                 name,
@@ -238,11 +238,11 @@ def assign(
                 message("file.with_shape", name=key, shape=shapes[0]),
                 shapes[1],
             )
-    extra = next((key for key in state if key not in wanted), None)
+    extra = next((key for key in state if key not in expected), None)
     if extra is not None:
         raise model_fault(
             name,
-            message("file.known_tensors", n=len(wanted)),
+            message("file.known_tensors", n=len(expected)),
             message("file.unknown_tensor", extra=extra),
         )
     ready = {
@@ -261,7 +261,7 @@ def component_state(
     Raises NotReady.
     """
     part = parts[name]
-    wanted, source = DTYPES["fp32" if part.exact else dtype], part.published(root)
+    target_dtype, source = DTYPES["fp32" if part.exact else dtype], part.published(root)
     converted = converted_form(root, part, dtype)
     if converted.is_file():
         if not (root / source).exists() or source_of(converted) == file_checks.fingerprint(
@@ -269,7 +269,7 @@ def component_state(
         ):
             try:
                 return {
-                    k: v.to(wanted) if v.is_floating_point() else v
+                    k: v.to(target_dtype) if v.is_floating_point() else v
                     for k, v in load_state(converted).items()
                 }
             except NotReady as fault:

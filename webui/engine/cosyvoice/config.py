@@ -133,13 +133,13 @@ class Scalars:
             raise model_fault(yaml_name, expected, message("file.no_table"))
 
     def wrong(
-        self, field: str, expected: Message | str, found: Message | str, file: str = ""
+        self, field: str, expected: Message | str, actual: Message | str, file: str = ""
     ) -> NotReady:
         """The fault about a field of this file, or of another one of the directory."""
         return model_fault(
             file or self.name,
             message("file.field", field=field, expected=expected),
-            found,
+            actual,
             self._remedy,
         )
 
@@ -151,10 +151,12 @@ class Scalars:
 
     def check_rates(self, hop: int) -> None:
         """The vocoder's upsampling gives `hop` samples per frame."""
-        made = math.prod(self.wholes("hift.upsample_rates"))
-        if made * ISTFT_HOP != hop:
+        upsampling = math.prod(self.wholes("hift.upsample_rates"))
+        if upsampling * ISTFT_HOP != hop:
             raise self.wrong(
-                "hift.upsample_rates", f"{hop // ISTFT_HOP} × {ISTFT_HOP}", f"{made} × {ISTFT_HOP}"
+                "hift.upsample_rates",
+                f"{hop // ISTFT_HOP} × {ISTFT_HOP}",
+                f"{upsampling} × {ISTFT_HOP}",
             )
 
     def sizes(self, fields: Mapping[str, str]) -> dict[str, int]:

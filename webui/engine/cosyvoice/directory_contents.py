@@ -60,9 +60,9 @@ def with_reinforced(model_spec: ModelSpec, root: Path) -> ModelSpec:
     if not (root / part.file).exists() and not any(
         (root / part.converted(dtype)).is_file() for dtype in DTYPES
     ):
-        found = message("file.no_reinforced")
+        actual = message("file.no_reinforced")
         way_out = message("file.add_reinforced", file=part.file, title=model_spec.title)
-        raise model_fault(part.file, message("file.reinforced_model"), found, way_out)
+        raise model_fault(part.file, message("file.reinforced_model"), actual, way_out)
     parts = {**model_spec.components, "llm": part}
     return replace(model_spec, components=parts, load=partial(model_spec.load, parts=parts))
 
@@ -102,8 +102,8 @@ def check_files(model_spec: ModelSpec, root: Path, dtype: str = "fp32") -> None:
     for part in model_spec.components.values():
         published = part.published(root)
         if part.name == "llm" and (root / "vllm").is_dir() and not (root / published).exists():
-            found = message("file.only_vllm")
-            raise model_fault(published, message("file.whole_language_model"), found)
+            actual = message("file.only_vllm")
+            raise model_fault(published, message("file.whole_language_model"), actual)
         if (root / published).exists() or not converted_form(root, part, dtype).exists():
             file_checks.zipped(root, published).close()
 
@@ -116,14 +116,14 @@ def check_generation(model_spec: ModelSpec, root: Path) -> None:
     if not keys or own in keys:
         return
     other_yaml, other = next(
-        ((yaml, made) for yaml, made in GENERATIONS.items() if made.signature_tensor in keys),
+        ((yaml, spec) for yaml, spec in GENERATIONS.items() if spec.signature_tensor in keys),
         ("", None),
     )
     if other is None:
         return
     expected = message("file.tensor_of_model", own=own, title=model_spec.title)
-    found = message(
+    actual = message(
         "file.tensor_of_other", signature_tensor=other.signature_tensor, title=other.title
     )
     way_out = message("file.mixed_models", title=other.title, other_yaml=other_yaml)
-    raise model_fault(model_spec.components["flow"].file, expected, found, way_out)
+    raise model_fault(model_spec.components["flow"].file, expected, actual, way_out)

@@ -157,16 +157,16 @@ class CosyVoiceEngine:
         model, self._note = load_compared(load, device_config)
         return model
 
-    def _one_of(self, name: str, asked: Choice, known: Sequence[Choice]) -> Choice:
+    def _one_of(self, name: str, value: Choice, allowed: Sequence[Choice]) -> Choice:
         """A setting that generations have different values for.
 
         Raises NotReady naming it and them.
         """
-        if asked and asked not in known:
+        if value and value not in allowed:
             raise NotReady(
-                "bad_setting.engine", name=name, asked=asked, title=self._title, known=known
+                "bad_setting.engine", name=name, asked=value, title=self._title, known=allowed
             )
-        return asked or known[0]
+        return value or allowed[0]
 
     def _break(self, fault: KaikouError) -> None:
         """A stage has failed, or it is closed: nobody can speak any more, and everybody is told
@@ -204,7 +204,7 @@ class CosyVoiceEngine:
         for mode in [mode for mode in WARM_MODES if mode in model.facts.modes] or model.facts.modes[
             :1
         ]:
-            began, made = time.perf_counter(), 0
+            began, n_samples = time.perf_counter(), 0
             for chunk in self.stream(
                 SpeechRequest(
                     "warm-up",
@@ -220,8 +220,8 @@ class CosyVoiceEngine:
                 self.first_chunk_s = (
                     time.perf_counter() - began if not chunk.number else self.first_chunk_s
                 )
-                made += len(chunk.samples)
-            self._rtf = (time.perf_counter() - began) / (made / model.spec.sample_rate)
+                n_samples += len(chunk.samples)
+            self._rtf = (time.perf_counter() - began) / (n_samples / model.spec.sample_rate)
         self._voices.clear()
         log.info(
             "warm: first chunk %.0f ms, real-time factor %.2f, %.1f s of sound a second for all"

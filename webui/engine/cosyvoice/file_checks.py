@@ -30,10 +30,10 @@ def head(root: Path, name: str, expected: Message, count: int = 64) -> bytes:
         half = next(
             (path.name + p for p in _PARTS if (path.parent / (path.name + p)).exists()), None
         )
-        found = (
+        actual = (
             message("file.unfinished_download", half=half) if half else message("file.no_such_file")
         )
-        raise model_fault(name, expected, found) from e
+        raise model_fault(name, expected, actual) from e
     except PermissionError as e:
         raise model_fault(name, expected, message("file.no_right_to_read"), _REMEDY_RIGHTS) from e
     except OSError as e:
@@ -69,12 +69,12 @@ def zipped(root: Path, name: str) -> zipfile.ZipFile:
     except (zipfile.BadZipFile, OSError, ValueError, EOFError) as e:
         size = (root / name).stat().st_size
         if start.startswith(b"PK"):
-            found = message("file.cut_container", size=size)
+            actual = message("file.cut_container", size=size)
         elif start[:1] == b"\x80":
-            found = message("file.bare_pickle")
+            actual = message("file.bare_pickle")
         else:
-            found = message("file.other_kind", size=size)
-        raise model_fault(name, expected, found) from e
+            actual = message("file.other_kind", size=size)
+        raise model_fault(name, expected, actual) from e
 
 
 def check_records(root: Path, name: str) -> None:

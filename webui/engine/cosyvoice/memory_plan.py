@@ -102,11 +102,11 @@ def plan(
     for name, part in model_spec.components.items():  # in the order in which they are loaded
         is_int8 = name == "llm" and device_config.lm == INT8
         published = _bytes(root / part.published(root))
-        kept = costs.int8_lm if is_int8 else published * (4 if part.exact else size) // 4
+        resident_bytes = costs.int8_lm if is_int8 else published * (4 if part.exact else size) // 4
         form = root / part.converted(INT8 if is_int8 else device_config.precision)
-        beside = 0 if kept == published or form.is_file() else published
-        weights += kept
-        loading = max(loading, (kept if has_own else weights) + beside)
+        beside = 0 if resident_bytes == published or form.is_file() else published
+        weights += resident_bytes
+        loading = max(loading, (resident_bytes if has_own else weights) + beside)
     positions = int((VOICE_S + STREAM_S) * spec.ids_per_s) + STREAM_TEXT_TOKENS
     past = spec.lm.cache_bytes(positions, 4 if device_config.lm == INT8 else size)
     return MemoryPlan(

@@ -71,10 +71,10 @@ class Model(Protocol):
 
     def new_wave_stream(self, seed: int) -> WaveStream: ...
 
-    def flow_batch(self, asked: Sequence[tuple[FlowRequest, Sequence[int], bool]]) -> list[Tensor]:
+    def flow_batch(self, batch: Sequence[tuple[FlowRequest, Sequence[int], bool]]) -> list[Tensor]:
         """`step` of requests of one shape. When it raises no step has been made."""
 
-    def vocode_batch(self, asked: Sequence[tuple[WaveStream, Tensor, bool]]) -> list[Tensor]:
+    def vocode_batch(self, batch: Sequence[tuple[WaveStream, Tensor, bool]]) -> list[Tensor]:
         """`push` of different streams."""
 
     def voices_budget(self, plan: MemoryPlan) -> int:

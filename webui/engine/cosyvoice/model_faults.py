@@ -14,7 +14,7 @@ def download_advice(title: str) -> Message:
 
 
 def model_fault(
-    file: str, expected: Message | str, found: Message | str, way_out: Message | None = None
+    file: str, expected: Message | str, actual: Message | str, way_out: Message | None = None
 ) -> NotReady:
     """NotReady about `file` (a name inside the model directory). A str is said alike in both
     languages.
@@ -22,7 +22,7 @@ def model_fault(
     return NotReady(
         "model_file",
         expected=expected,
-        found=found,
+        found=actual,
         remedy=way_out or message("file.fetch_again"),
         param=file,
     )

@@ -22,14 +22,17 @@ def model_spec_of(root: Path) -> ModelSpec:
     Where yamls of several lie side by side, the weights decide. Raises NotReady when there is
     none.
     """
-    found = yamls(root)
-    if not found:
+    yaml_names = yamls(root)
+    if not yaml_names:
         expected = message("file.one_of_models", names=GENERATIONS)
         what = message("file.none_such") if root.is_dir() else message("file.no_directory")
         raise model_fault(root.name, expected, what)
-    if len(found) == 1:
-        return MODEL_SPECS[found[0]]
+    if len(yaml_names) == 1:
+        return MODEL_SPECS[yaml_names[0]]
     keys = tensor_names(root, "flow")
     return MODEL_SPECS[
-        next((yaml for yaml in found if GENERATIONS[yaml].signature_tensor in keys), found[0])
+        next(
+            (yaml for yaml in yaml_names if GENERATIONS[yaml].signature_tensor in keys),
+            yaml_names[0],
+        )
     ]

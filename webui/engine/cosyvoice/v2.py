@@ -179,9 +179,9 @@ class CosyVoice2:
             ahead=ahead,
         )
 
-    def begun(self, *given, **named) -> VoiceState:
+    def begun(self, *args, **named) -> VoiceState:
         """Arguments of VoiceState.begun behind the model."""
-        return VoiceState.begun(self.flow, *given, **named)
+        return VoiceState.begun(self.flow, *args, **named)
 
     def new_wave_stream(self, seed: int) -> VocoderState:
         """A new stream of the vocoder."""
@@ -201,16 +201,16 @@ class CosyVoice2:
     streams = 0  # each takes the memory it needs
 
     def flow_batch(
-        self, asked: Sequence[tuple[FlowState, Sequence[int], bool]]
+        self, batch: Sequence[tuple[FlowState, Sequence[int], bool]]
     ) -> list[torch.Tensor]:
         """`step` of requests of one shape. When it raises no step has been made."""
-        return step_many(asked)
+        return step_many(batch)
 
     def vocode_batch(
-        self, asked: Sequence[tuple[VocoderState, torch.Tensor, bool]]
+        self, batch: Sequence[tuple[VocoderState, torch.Tensor, bool]]
     ) -> list[torch.Tensor]:
         """`push` of different streams."""
-        return [wave.push(mel, final) for wave, mel, final in asked]
+        return [wave.push(mel, final) for wave, mel, final in batch]
 
     def voices_budget(self, plan: MemoryPlan) -> int:
         """Bytes that kept voices may take."""

@@ -103,5 +103,5 @@ def base_voice(speaker: EspeakLibrary, language: str) -> tuple[Base, np.ndarray,
         float(np.median(energy[unvoiced]) - np.median(energy[voiced])),
         syllable_rate(narrow, float(active.sum()) * HOP_S),
     )  # fmt: skip
-    heard = int(4.0 / HOP_S)
-    return base, f0[:heard], log_power[:heard]
+    n_frames = int(4.0 / HOP_S)
+    return base, f0[:n_frames], log_power[:n_frames]

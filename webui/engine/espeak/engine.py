@@ -250,8 +250,10 @@ class EspeakEngine:
         is_natural = request.voice_engine == "natural" and self.natural.can_say(request)
         lanes = self.natural.lanes if is_natural else self._lanes
         if not lanes:
-            told = self.natural.health()
-            raise NotReady(Message(told.reason, told.reason_zh), code="no_natural", retry_after_s=5)
+            health = self.natural.health()
+            raise NotReady(
+                Message(health.reason, health.reason_zh), code="no_natural", retry_after_s=5
+            )
         speech = Speech(lanes[lane], next(self._numbers), request, prompt, is_natural)
         with self._guard:
             for name in [k for k, s in self._speeches.items() if not len(s)]:
@@ -261,8 +263,8 @@ class EspeakEngine:
 
     def cancel(self, request_id: str) -> None:
         with self._guard:
-            found = list(self._speeches.pop(request_id, ()))
-        for speech in found:
+            speeches = list(self._speeches.pop(request_id, ()))
+        for speech in speeches:
             speech.cancel()
 
     def settle(self, request: SpeechRequest) -> tuple[SpeechRequest, list[tuple[str, str]]]:
@@ -285,11 +287,13 @@ class EspeakEngine:
             lane.forget(fingerprint)
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
-        told = understood(request.instruction)[1] if request.instruction.strip() else []
+        instruction_notes = (
+            understood(request.instruction)[1] if request.instruction.strip() else []
+        )
         tags = [
             message("note.unknown_tag", tag=tag) for tag in unknown_tags(request.text, EVENTS)[:3]
         ]
-        return [*told, *tags, *cannot_read(request.text, request.language)]
+        return [*instruction_notes, *tags, *cannot_read(request.text, request.language)]
 
     def health(self) -> Health:
         trouble = next((lane.trouble for lane in self._lanes if lane.trouble), None)

@@ -75,9 +75,9 @@ def find_library(system_path: str = "") -> tuple[str, str | None]:
 
         return espeakng_loader.get_library_path(), espeakng_loader.get_data_path()
     except ImportError:
-        found = ctypes.util.find_library("espeak-ng")
-        if found:
-            return found, None
+        library_name = ctypes.util.find_library("espeak-ng")
+        if library_name:
+            return library_name, None
         raise NotReady("no_espeak") from None
 
 
@@ -85,9 +85,9 @@ def one_at_a_time(method):
     """Of a Speaker's methods that use the library."""
 
     @wraps(method)
-    def locked(self: EspeakLibrary, *given, **named):
+    def locked(self: EspeakLibrary, *args, **named):
         with self._lock:
-            return method(self, *given, **named)
+            return method(self, *args, **named)
 
     return locked
 
@@ -148,13 +148,13 @@ class EspeakLibrary:
             except OSError as e:
                 raise NotReady("no_espeak") from e
             skip = (b"language", b"name", b"gender", *_REMEMBERING)
-            kept = [
+            lines = [
                 line
                 for line in variant.splitlines()
                 if line.split()[:1] and line.split()[0] not in skip
             ]
             self._definitions[tag] = b"\n".join(
-                [language, replaced, *kept, b"flutter 0", b"echo 0 0", b"roughness 8", b""]
+                [language, replaced, *lines, b"flutter 0", b"echo 0 0", b"roughness 8", b""]
             )
         return self._definitions[tag]
 
@@ -214,10 +214,10 @@ class EspeakLibrary:
         # drops them.
         self._lib.espeak_Synth(b" ", ctypes.c_size_t(2), 0, 0, 0, _UTF8, None, None)
         self._lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
-        held = ctypes.create_string_buffer(text.encode("utf-8"))
-        place = ctypes.c_void_p(ctypes.addressof(held))
+        buffer = ctypes.create_string_buffer(text.encode("utf-8"))
+        place = ctypes.c_void_p(ctypes.addressof(buffer))
         out = []
         while place.value:
-            said = self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, mode)
-            out.append((said or b"").decode("utf-8", "replace"))
+            phonemes = self._lib.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, mode)
+            out.append((phonemes or b"").decode("utf-8", "replace"))
         return out

@@ -62,10 +62,10 @@ def contours(
     for i, (name, start) in enumerate(names):
         if not name or name.startswith("("):
             continue
-        found = spelled.find(name, at, at + 14)
-        if found < 0:
+        index = spelled.find(name, at, at + 14)
+        if index < 0:
             continue
-        at = found + len(name)
+        at = index + len(name)
         tone = _TONE.match(spelled, at)
         if tone and i + 1 < len(names):
             coda = i + 2 < len(names) and names[i + 1][0] in ("n", "N")
@@ -93,9 +93,9 @@ def recolour(
             log[inside] = log_middle + 0.8 * log_sd * (
                 np.interp(place, np.arange(len(levels)), levels) - 3.0
             )
-    known = np.flatnonzero(f0 > 0)
-    if not len(known):
+    voiced = np.flatnonzero(f0 > 0)
+    if not len(voiced):
         return f0
-    filled = np.interp(np.arange(len(f0)), known, log[known])
+    filled = np.interp(np.arange(len(f0)), voiced, log[voiced])
     smooth = np.convolve(np.pad(filled, 2, "edge"), np.full(5, 0.2), "valid")
     return np.where(f0 > 0, np.exp(smooth), 0.0).astype(np.float32)

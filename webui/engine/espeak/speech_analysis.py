@@ -109,19 +109,19 @@ def pitch(
     """
     r, energy = correlation(cut_frames(samples, centres, len(search.window)), search)
     lags = np.arange(search.first, search.last)
-    here, before, after = (
+    centre, before, after = (
         r[:, search.first : search.last],
         r[:, search.first - 1 : search.last - 1],
         r[:, search.first + 1 : search.last + 1],
     )
     # a slight preference for short lags keeps the tracker off the octave below
-    score = here - 0.03 * np.log2(lags / search.first).astype(np.float32)
-    score = np.where((here >= before) & (here >= after), score, np.float32(-1.0))
+    score = centre - 0.03 * np.log2(lags / search.first).astype(np.float32)
+    score = np.where((centre >= before) & (centre >= after), score, np.float32(-1.0))
     best = lags[score.argmax(axis=1)]
     lag, height = refine(r, np.arange(len(r)), best)
     quiet = energy < floor * len(search.window) * 0.375 * 1e-2
-    found = score[np.arange(len(score)), best - search.first] > -1.0
-    f0 = np.where(found & (height > clear) & ~quiet, search.rate / lag, 0.0)
+    is_peak = score[np.arange(len(score)), best - search.first] > -1.0
+    f0 = np.where(is_peak & (height > clear) & ~quiet, search.rate / lag, 0.0)
     return f0.astype(np.float32)
 
 

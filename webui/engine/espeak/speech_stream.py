@@ -122,15 +122,15 @@ class SegmentSynthesis:
         started = time.perf_counter()
         self._said += 1
         limit = int(SAY_S[self._said] * SOURCE_HZ) if self._said < len(SAY_S) else 1 << 30
-        said = self._speaker.say(self._what.tag, self._wpm, self._what.text, limit)
-        pcm, self._whole = as_float(said.samples), said.whole
+        speech = self._speaker.say(self._what.tag, self._wpm, self._what.text, limit)
+        pcm, self._whole = as_float(speech.samples), speech.whole
         self._half, self._bright = halved(pcm), emphasised(pcm)
         loud = np.flatnonzero(np.abs(pcm) > 0.003)
         self._begin = max(0, int(loud[0]) - 110) if len(loud) else len(pcm)
         self._reachable = int((len(pcm) - REACH - self._begin) / STEP)
         if self._tones is not None:
             spelled = self._speaker.spelled(self._what.tag, self._wpm, self._what.text)
-            self._syllables = contours(spelled, said.phonemes, self._tones.dialect)
+            self._syllables = contours(spelled, speech.phonemes, self._tones.dialect)
         if self._whole:
             end = min(int(loud[-1]) + 660, len(pcm)) if len(loud) else self._begin
             self.count = self._reachable = int(np.ceil((end - self._begin) / STEP))
@@ -204,8 +204,8 @@ class Steps:
         )
 
     def _next(self) -> tuple[np.ndarray, int, bool]:
-        held, self._held = self._held, None
-        return held or next(self._pieces)
+        piece, self._held = self._held, None
+        return piece or next(self._pieces)
 
     def close(self) -> None:
         """Nothing more is wanted.
@@ -297,19 +297,21 @@ class Stream(Steps):
         self._synthesizer.restart()
         done = 0
         while True:
-            want = int(self._blocks_s[min(self._blocks, len(self._blocks_s) - 1)] / HOP_S)
-            f0, log_power = saying.frames(max(0, done - CONTEXT), done + want + CONTEXT)
+            n_frames = int(self._blocks_s[min(self._blocks, len(self._blocks_s) - 1)] / HOP_S)
+            f0, log_power = saying.frames(max(0, done - CONTEXT), done + n_frames + CONTEXT)
             if saying.count is not None:
                 if saying.count == 0:
                     return
-                if saying.count - done <= want + want // 3:  # no crumbs at the end
-                    want = saying.count - done
+                if saying.count - done <= n_frames + n_frames // 3:  # no crumbs at the end
+                    n_frames = saying.count - done
                     f0, log_power = saying.frames(max(0, done - CONTEXT), saying.count)
             context = done - max(0, done - CONTEXT)
-            used = context + want + CONTEXT
-            block = self._block(converter, f0[:used], log_power[:used], done - context, done, want)
+            used = context + n_frames + CONTEXT
+            block = self._block(
+                converter, f0[:used], log_power[:used], done - context, done, n_frames
+            )
             self._blocks += 1
-            done += want
+            done += n_frames
             ended = saying.count is not None and done >= saying.count
             if ended:
                 block = np.concatenate((block, self._ending(utterance)))
@@ -324,7 +326,7 @@ class Stream(Steps):
         log_power: np.ndarray,
         first: int,
         done: int,
-        want: int,
+        n_frames: int,
     ) -> np.ndarray:
         started = time.perf_counter()
         style = self._style
@@ -335,7 +337,7 @@ class Stream(Steps):
         )
         voiced = np.zeros(len(f0), bool) if style.whisper else f0 > 0
         middle = time.perf_counter()
-        out = self._synthesizer.render(target, hz, voiced, first, done * HOP, want * HOP)
+        out = self._synthesizer.render(target, hz, voiced, first, done * HOP, n_frames * HOP)
         self._clock["conversion"] = self._clock.get("conversion", 0.0) + middle - started
         self._clock["synthesis"] = self._clock.get("synthesis", 0.0) + time.perf_counter() - middle
         return out

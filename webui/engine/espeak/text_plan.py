@@ -40,20 +40,20 @@ def clean(text: str) -> str:
     takes for a command.
     """
     text = unicodedata.normalize("NFC", text)
-    kept = []
+    chars = []
     for c in text:
         category = unicodedata.category(c)
         if c in "\n\t\r\u3000" or category == "Zs":
-            kept.append("\n" if c == "\n" else " ")
+            chars.append("\n" if c == "\n" else " ")
         elif c in _SPOKEN_SYMBOLS or (
             category[0] in "LNMPS"
             and category not in ("So", "Sk")
             and c not in "\ufe0f\ufe0e\u20e3"
         ):
-            kept.append(c)
+            chars.append(c)
         elif category == "So":
-            kept.append(" ")
-    return re.sub(r"\[(?=\[)", "[ ", "".join(kept))
+            chars.append(" ")
+    return re.sub(r"\[(?=\[)", "[ ", "".join(chars))
 
 
 def speakable(text: str) -> bool:
@@ -107,19 +107,19 @@ def _shorter(piece: str, limit: int) -> list[tuple[str, float]]:
     if len(piece) <= limit:
         return [(piece, PAUSE_SENTENCE_S)]
     out: list[tuple[str, float]] = []
-    held = ""
+    buffer = ""
     for part in _COMMA.split(piece):
-        if held and len(held) + len(part) > limit:
-            out.append((held, PAUSE_COMMA_S))
-            held = ""
-        held += part if not held or held[-1] in "，、：" else " " + part
-        while len(held) > limit:
-            cut = held.rfind(" ", limit // 2, limit)
+        if buffer and len(buffer) + len(part) > limit:
+            out.append((buffer, PAUSE_COMMA_S))
+            buffer = ""
+        buffer += part if not buffer or buffer[-1] in "，、：" else " " + part
+        while len(buffer) > limit:
+            cut = buffer.rfind(" ", limit // 2, limit)
             cut = cut if cut > 0 else limit
-            out.append((held[:cut], 0.0))
-            held = held[cut:].lstrip()
-    if held:
-        out.append((held, PAUSE_SENTENCE_S))
+            out.append((buffer[:cut], 0.0))
+            buffer = buffer[cut:].lstrip()
+    if buffer:
+        out.append((buffer, PAUSE_SENTENCE_S))
     return out
 
 

@@ -93,17 +93,17 @@ class Converter:
         widen = factor on the range.
         """
         m = self.mapping
-        known = np.flatnonzero(f0 > 0)
-        if not len(known):
+        voiced = np.flatnonzero(f0 > 0)
+        if not len(voiced):
             return np.full(len(f0), np.exp(m.log_f0 + shift), np.float32)
-        log = (np.log(without_slips(f0)[known]) - m.log_f0_source) * (
+        log = (np.log(without_slips(f0)[voiced]) - m.log_f0_source) * (
             m.log_f0_factor * widen
         ) + m.log_f0
         log = (
             np.clip(log, m.log_f0_low - 0.15 * (widen > 1), m.log_f0_high + 0.15 * (widen > 1))
             + shift
         )
-        return np.exp(np.interp(np.arange(len(f0)), known, log)).astype(np.float32)
+        return np.exp(np.interp(np.arange(len(f0)), voiced, log)).astype(np.float32)
 
 
 def tilt_bands(db_per_octave: float, low_cut_db: float = 0.0) -> np.ndarray:

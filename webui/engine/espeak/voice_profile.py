@@ -33,22 +33,22 @@ CANDIDATES = 5
 DEFAULT_HZ, DEFAULT_SD = 170.0, 2.5 * math.log(2) / 12
 
 
-def at_rate(samples: np.ndarray, rate: int, wanted: tuple[int, ...]) -> list[np.ndarray]:
+def at_rate(samples: np.ndarray, rate: int, rates_hz: tuple[int, ...]) -> list[np.ndarray]:
     """Resample by one transform, without DC and what lies below 50 Hz: float32 arrays at each
     wanted rate.
     """
-    unit = math.lcm(*(rate // math.gcd(rate, w) for w in wanted))
+    unit = math.lcm(*(rate // math.gcd(rate, w) for w in rates_hz))
     n = fft.next_fast_len(-(-(len(samples) + rate // 10) // unit), real=True) * unit
     spectrum = fft.rfft(samples, n)
     hz = np.arange(len(spectrum)) * (rate / n)
     spectrum *= np.clip((hz - 35.0) / 20.0, 0.0, 1.0)
     out = []
-    for w in wanted:
+    for w in rates_hz:
         size = n * w // rate
-        kept = np.zeros(size // 2 + 1, complex)
-        top = min(len(kept), len(spectrum))
-        kept[:top] = spectrum[:top]
-        y = fft.irfft(kept, size) * (size / n)
+        resized_spectrum = np.zeros(size // 2 + 1, complex)
+        top = min(len(resized_spectrum), len(spectrum))
+        resized_spectrum[:top] = spectrum[:top]
+        y = fft.irfft(resized_spectrum, size) * (size / n)
         out.append(y[: round(len(samples) * w / rate)].astype(np.float32))
     return out
 
@@ -84,10 +84,10 @@ def _candidates(r: np.ndarray, search: PitchSearch) -> tuple[np.ndarray, np.ndar
     rows = np.repeat(np.arange(len(r)), CANDIDATES)
     lags, height = refine(r, rows, order.ravel() + search.first)
     hz = (search.rate / lags).reshape(order.shape)
-    found = np.take_along_axis(peak, order, 1) > 0
+    is_peak = np.take_along_axis(peak, order, 1) > 0
     # many lags fit a periodic sound; the shortest is the pitch
     strength = height.reshape(order.shape) - 0.03 * np.log2(search.high_hz / hz)
-    return hz, np.where(found, strength, -1.0)
+    return hz, np.where(is_peak, strength, -1.0)
 
 
 def _best_path(hz: np.ndarray, strength: np.ndarray, unvoiced: np.ndarray) -> np.ndarray:
@@ -189,12 +189,12 @@ def _summarise(wide, narrow, times, f0, active, rms, nyquist_hz) -> Profile:
     unvoiced = active & ~(f0 > 0)
     quiet = unvoiced if unvoiced.sum() >= 10 and not notes else voiced
     gap = float(np.median(energy[quiet]) - np.median(energy[voiced])) if quiet is unvoiced else 0.0
-    kept = np.flatnonzero(voiced)
-    kept = kept[np.linspace(0, len(kept) - 1, min(KEPT_FRAMES, len(kept))).astype(int)]
+    frames = np.flatnonzero(voiced)
+    frames = frames[np.linspace(0, len(frames) - 1, min(KEPT_FRAMES, len(frames))).astype(int)]
     return Profile(
-        float(middle), float(spread), float(low), float(high), level[kept].astype(np.float32),
+        float(middle), float(spread), float(low), float(high), level[frames].astype(np.float32),
         level[voiced].mean(axis=0).astype(np.float32), level[quiet].mean(axis=0).astype(np.float32),
-        np.ones(BINS, np.float32) if notes else breathiness(wide, times[kept], f0[kept]),
+        np.ones(BINS, np.float32) if notes else breathiness(wide, times[frames], f0[frames]),
         gap, syllable_rate(narrow, float(active.sum()) * FRAME_S), float(active.sum()) * FRAME_S,
         rms, nyquist_hz, notes,
     )  # fmt: skip

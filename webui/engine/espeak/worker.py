@@ -136,7 +136,7 @@ class Worker:
             self._speaker.say(
                 language, BASE_WPM, text, 1
             )  # the first use of a language reads its dictionary
-        work = heard = 0.0
+        work = sound_s = 0.0
         for language, text in WARM_TEXT.items():
             base = self._base(language)
             profile, mapping = neutral(base[0])
@@ -149,9 +149,9 @@ class Worker:
                 started, last = time.process_time(), False
                 while not last:
                     samples, _, last, _ = stream.step()
-                    heard += len(samples) / 24000 * measured
+                    sound_s += len(samples) / 24000 * measured
                 work += (time.process_time() - started) * measured
-        return {"rtf": work / heard}, b""
+        return {"rtf": work / sound_s}, b""
 
     def _base(self, language: str) -> tuple[Base, np.ndarray, np.ndarray]:
         if language not in self._bases:
@@ -246,14 +246,14 @@ def run(make: Callable[[str, list[socket.socket]], list[Worker]]) -> None:
     # Ctrl+C reaches the whole group; the parent decides, and its end is seen as the end of the
     # socket
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    given = [a.partition("=")[::2] for a in sys.argv[1:]]
+    options = [a.partition("=")[::2] for a in sys.argv[1:]]
     lanes = [
         [socket.socket(fileno=int(fd)) for fd in fds.split(",")]
-        for name, fds in given
+        for name, fds in options
         if name == "--lane"
     ]
     try:
-        workers = make(dict(given).get("--library", ""), [bell for _, bell in lanes])
+        workers = make(dict(options).get("--library", ""), [bell for _, bell in lanes])
     except KaikouError as e:
         for sock, _ in lanes:
             with suppress(Closed):

@@ -64,7 +64,7 @@ class WorkerProcess:
     def _start(self) -> None:
         self._end()
         pairs = [(socket.socketpair(), socket.socketpair()) for _ in range(self._n_lanes)]
-        theirs = [(asked, heard) for (_, asked), (_, heard) in pairs]
+        theirs = [(lane_end, bell_end) for (_, lane_end), (_, bell_end) in pairs]
         fds = [end.fileno() for ends in theirs for end in ends]
         try:
             self._process = subprocess.Popen(
@@ -72,7 +72,10 @@ class WorkerProcess:
                     sys.executable,
                     "-m",
                     self._program,
-                    *(f"--lane={asked.fileno()},{heard.fileno()}" for asked, heard in theirs),
+                    *(
+                        f"--lane={lane_end.fileno()},{bell_end.fileno()}"
+                        for lane_end, bell_end in theirs
+                    ),
                     *self._flags,
                 ],
                 stdin=subprocess.DEVNULL,

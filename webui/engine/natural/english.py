@@ -29,11 +29,11 @@ def phonemes(speaker: EspeakLibrary, text: str) -> str:
     marked.
     """
     text = _SPELT_LETTERS.sub(lambda m: m[0].replace(" ", ""), text)
-    said = _ARTICLE.sub("\0", speaker.ipa("en", text))
+    ipa = _ARTICLE.sub("\0", speaker.ipa("en", text))
     for spelling, symbol in _RESPELT:
-        said = said.replace(spelling, symbol)
-    said = _JOINED_ARTICLE.sub(" ðə", said.replace("\0", "ɐ"))
-    return " ".join("".join(c for c in said if c in VOCABULARY).split())
+        ipa = ipa.replace(spelling, symbol)
+    ipa = _JOINED_ARTICLE.sub(" ðə", ipa.replace("\0", "ɐ"))
+    return " ".join("".join(c for c in ipa if c in VOCABULARY).split())
 
 
 def syllable_count(symbols: str) -> int:

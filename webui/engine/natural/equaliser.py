@@ -124,20 +124,20 @@ class Equaliser:
         change = change[begin - first : end - first]
         change = change[:, _LOW] * (1 - _SHARE) + change[:, _LOW + 1] * _SHARE
         centres = np.arange(begin, end) * HOP - self._start
-        made = fft.irfft(
+        frames = fft.irfft(
             fft.rfft(cut_frames(self._sound, centres, WINDOW) * _HANN) * np.exp(0.5 * change),
             WINDOW,
         )
-        made *= _HANN * _OVERLAP
-        out = np.zeros(len(made) * HOP + len(self._late), np.float32)
+        frames *= _HANN * _OVERLAP
+        out = np.zeros(len(frames) * HOP + len(self._late), np.float32)
         out[: len(self._late)] = self._late
         for k in range(0, WINDOW, HOP):  # every frame's k-th quarter falls on a place of its own
-            out[k : k + len(made) * HOP] += made[:, k : k + HOP].reshape(-1)
+            out[k : k + len(frames) * HOP] += frames[:, k : k + HOP].reshape(-1)
         self._n_made = end
         past = (end * HOP - REACH - self._start) // _GRID * _GRID
         if past > 0:
             self._sound, self._start = self._sound[past:], self._start + past
-        out, self._late = out[: len(made) * HOP], out[len(made) * HOP :]
+        out, self._late = out[: len(frames) * HOP], out[len(frames) * HOP :]
         return out
 
 

@@ -49,8 +49,8 @@ class Rows:
         self._rows = np.concatenate((self._rows, rows))
 
     def take(self, n: int) -> np.ndarray:
-        taken, self._rows = self._rows[:n], self._rows[n:]
-        return taken
+        rows, self._rows = self._rows[:n], self._rows[n:]
+        return rows
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,9 @@ class _Upsampling:
 
     def push(self, rows: np.ndarray, is_end: bool) -> np.ndarray:
         factor = self._factor
-        made = (rows @ self._matrix).reshape(len(rows), 2, factor, self._n_out)
-        late = np.concatenate((self._late[None], made[:, 1]))
-        out = late[: len(rows)] + made[:, 0]
+        products = (rows @ self._matrix).reshape(len(rows), 2, factor, self._n_out)
+        late = np.concatenate((self._late[None], products[:, 1]))
+        out = late[: len(rows)] + products[:, 0]
         self._late = late[-1]
         out = out.reshape(-1, self._n_out) + self._bias
         if is_end:
@@ -285,27 +285,27 @@ class Sound:
             self._read_source(i, len(waiting), check)
             rows = waiting.take(min(len(waiting), len(self._harmonics[i])))
             rows = rows + self._harmonics[i].take(len(rows))
-            made = self._made[i]
-            for block, out in zip(self._blocks[i], made, strict=True):
+            outputs = self._made[i]
+            for block, out in zip(self._blocks[i], outputs, strict=True):
                 check()
                 out.add(block.push(rows, is_end))
-            n = min(len(out) for out in made)
-            rows = made[0].take(n) + made[1].take(n)
-            rows += made[2].take(n)
+            n = min(len(out) for out in outputs)
+            rows = outputs[0].take(n) + outputs[1].take(n)
+            rows += outputs[2].take(n)
             rows += sum(block.bias for block in self._blocks[i])
         check()
         return self._spectra.push(np.maximum(rows, rows * np.float32(_SLOPES[-1])), is_end)
 
     def _read_source(self, stage: int, n: int, check: Callable[[], None]) -> None:
         """Until there are n rows made of the source, or all of it is read."""
-        block, rows, made = self._noise[stage], self._sources[stage], self._harmonics[stage]
-        while len(made) < n and self._at[stage] < len(rows):
+        block, rows, harmonics = self._noise[stage], self._sources[stage], self._harmonics[stage]
+        while len(harmonics) < n and self._at[stage] < len(rows):
             check()
             begin = self._at[stage]
-            end = begin + max(n - len(made), 1) + (block.reach if not begin else 0)
+            end = begin + max(n - len(harmonics), 1) + (block.reach if not begin else 0)
             self._at[stage] = end = min(end, len(rows))
             out = block.push(rows[begin:end], end == len(rows))
-            made.add(out + block.bias)
+            harmonics.add(out + block.bias)
 
 
 def _source_rows(generator: Generator, source: np.ndarray, stage: int) -> np.ndarray:
@@ -335,10 +335,10 @@ class _Spectra:
         read = np.concatenate((self._kept, rows, after))
         n = max(len(read) - self._reach, 0)
         self._kept = read[n:]
-        made = np.repeat(self._bias[None], n, 0)
+        spectra = np.repeat(self._bias[None], n, 0)
         for tap in range(self._reach + 1):
-            made += read[tap : tap + n] @ self._kernel[tap]
-        power, phase = np.exp(made[:, :SPECTRUM]), np.sin(made[:, SPECTRUM:])
+            spectra += read[tap : tap + n] @ self._kernel[tap]
+        power, phase = np.exp(spectra[:, :SPECTRUM]), np.sin(spectra[:, SPECTRUM:])
         frames = np.concatenate((power * np.cos(phase), power * np.sin(phase)), 1) @ self._basis
         sound = np.zeros(n * HOP + len(self._late), np.float32)
         sound[: len(self._late)] = self._late
@@ -368,16 +368,16 @@ def one_pass(
     statistics: dict[str, np.ndarray] = {}
 
     def run(name: str, rows: np.ndarray) -> np.ndarray:
-        norms, seen = generator.blocks[name], []
+        norms, moments = generator.blocks[name], []
         for i in range(0, len(norms), 2):
             change = rows
             for norm in norms[i : i + 2]:
                 check()
-                seen.append((change.mean(0), change.var(0)))
-                affine = norm.affine(style, *seen[-1], np.zeros_like(norm.bias))
+                moments.append((change.mean(0), change.var(0)))
+                affine = norm.affine(style, *moments[-1], np.zeros_like(norm.bias))
                 change = _Sliding(norm, *affine, scratch).push(change, True) + norm.bias
             rows = rows + change
-        statistics[name] = np.array(seen, np.float32)
+        statistics[name] = np.array(moments, np.float32)
         return rows
 
     rows = features

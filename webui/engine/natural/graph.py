@@ -41,12 +41,12 @@ def write(file: Path, folder: Path) -> None:
     """Both parts of `file`, all or nothing. Raises ValueError, OSError."""
     trunk, weights = take_apart(file)
     with tempfile.TemporaryDirectory(dir=folder.parent) as draft:
-        made = Path(draft) / folder.name
-        made.mkdir()
-        (made / TRUNK).write_bytes(trunk)
-        save_file(weights, made / GENERATOR)
+        new_folder = Path(draft) / folder.name
+        new_folder.mkdir()
+        (new_folder / TRUNK).write_bytes(trunk)
+        save_file(weights, new_folder / GENERATOR)
         try:
-            os.rename(made, folder)
+            os.rename(new_folder, folder)
         except OSError:
             if not folder.is_dir():  # another process was first
                 raise

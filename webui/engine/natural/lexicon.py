@@ -55,10 +55,10 @@ class Lexicon:
         """One syllable for each character, such as "zhong1"; "" where a character has no
         reading.
         """
-        known = self._readings.get(word)
-        if known is None:
-            known = self._readings[word] = self._read(word)
-        return known
+        reading = self._readings.get(word)
+        if reading is None:
+            reading = self._readings[word] = self._read(word)
+        return reading
 
     def _read(self, word: str) -> tuple[str, ...]:
         phrase = phrases_dict.get(word)

@@ -120,7 +120,7 @@ class Network:
         Raises Cancelled when another thread terminates `run`, between two operations of the graph.
         """
         try:
-            made = self._session.run(
+            outputs = self._session.run(
                 list(OUTPUTS),
                 {
                     "tokens": np.array([[0, *tokens, 0]], np.int64),
@@ -135,7 +135,7 @@ class Network:
             if run is not None and run.terminate:
                 raise Cancelled() from e
             raise
-        by_name = dict(zip(OUTPUTS, made, strict=True))
+        by_name = dict(zip(OUTPUTS, outputs, strict=True))
         return Trunk(by_name[FEATURES], by_name[SOURCE], by_name[DURATIONS], by_name[PITCH])
 
     def sound(
@@ -158,8 +158,10 @@ class Network:
 
         style = style[: style.size // 2]
         if statistics is None:
-            made, _ = one_pass(self.generator, trunk.features, trunk.source, style, scratch, check)
-            yield made[trunk.first * ROW_SAMPLES : trunk.end * ROW_SAMPLES]
+            samples, _ = one_pass(
+                self.generator, trunk.features, trunk.source, style, scratch, check
+            )
+            yield samples[trunk.first * ROW_SAMPLES : trunk.end * ROW_SAMPLES]
             return
         sound = Sound(
             self.generator,

@@ -71,8 +71,8 @@ def clauses(
     text = "".join(c for c in _tidy(segment) if _is_kept(c))
     if re.search("[0-9]", text) and (language == "zh" or HAN_CHAR.search(text)):
         text = read_mandarin(text)
-    said = [unit for unit in units(text, speaker) if unit.n_syllables]
-    return [_clause(group) for group in _packed(said, is_first)]
+    spoken_units = [unit for unit in units(text, speaker) if unit.n_syllables]
+    return [_clause(group) for group in _packed(spoken_units, is_first)]
 
 
 def _tidy(text: str) -> str:
@@ -105,13 +105,13 @@ def _is_kept(c: str) -> bool:
     return _is_sayable(c) or unicodedata.category(c)[0] == "P" or c in "\n $%&+=@#<>"
 
 
-def _packed(said: list[Unit], is_first: bool) -> list[list[Unit]]:
+def _packed(spoken_units: list[Unit], is_first: bool) -> list[list[Unit]]:
     """Units that are said in one call: up to a sentence's end or MAX_CLAUSE_TOKENS, the very first
     as soon as it has a few syllables.
     """
     groups: list[list[Unit]] = []
     tokens = n_syllables = 0
-    for unit in said:
+    for unit in spoken_units:
         is_full = n_syllables >= MIN_SYLLABLES and (
             groups[-1][-1].mark in _ENDS
             or tokens + unit.tokens > MAX_CLAUSE_TOKENS

@@ -97,13 +97,13 @@ class Stream(Steps):
                 continue
             self._chance = np.random.Generator(np.random.SFC64(self._order.random_of(index)))
             with self._timed("phonemes"):
-                said = (
+                spoken_clauses = (
                     clauses(segment, self._order.language, self._speaker, is_first=index == 0)
                     if can_say(segment, self._order.language)
                     else []
                 )
-            if said:
-                yield from ((index, self._draft(clause)) for clause in said)
+            if spoken_clauses:
+                yield from ((index, self._draft(clause)) for clause in spoken_clauses)
             elif any(c.isalnum() for c in segment):
                 yield index, segment
 
@@ -154,12 +154,12 @@ class Stream(Steps):
         pieces = self._network.sound(trunk, draft.row, statistics, self._scratch, self.run)
         trim, equaliser = Trim(bend.voice.rms), Equaliser(bend.converter, self._tilt)
         gain = np.float32(bend.gain * 10 ** (self._style.energy_db / 20))
-        left, is_end, is_heard = (trunk.end - trunk.first) * ROW_SAMPLES, False, False
+        n_left, is_end, is_heard = (trunk.end - trunk.first) * ROW_SAMPLES, False, False
         while not is_end:
             with self._timed("generator"):
                 piece = next(pieces)
-            left -= len(piece)
-            is_end = left == 0
+            n_left -= len(piece)
+            is_end = n_left == 0
             with self._timed("conversion"):
                 piece = trim.push(piece, is_end)
                 is_heard = is_heard or len(piece) > 0
@@ -194,24 +194,24 @@ class Trim:
 
     def push(self, sound: np.ndarray, is_end: bool) -> np.ndarray:
         """float32 (n,): as far as it is known to be no silence at the end."""
-        held = np.concatenate((self._held, sound))
-        n = len(held) // FRAME
-        power = np.mean(held[: n * FRAME].reshape(n, FRAME) ** 2, axis=1)
-        heard = np.flatnonzero(power > self._quiet)
-        if not len(heard):
+        buffer = np.concatenate((self._held, sound))
+        n = len(buffer) // FRAME
+        power = np.mean(buffer[: n * FRAME].reshape(n, FRAME) ** 2, axis=1)
+        loud_frames = np.flatnonzero(power > self._quiet)
+        if not len(loud_frames):
             if is_end:
-                return np.zeros(0, np.float32) if self._is_before else _faded_out(held[:AFTER])
-            self._held = held[max(n * FRAME - BEFORE, 0) :] if self._is_before else held
-            return held[:0]
+                return np.zeros(0, np.float32) if self._is_before else _faded_out(buffer[:AFTER])
+            self._held = buffer[max(n * FRAME - BEFORE, 0) :] if self._is_before else buffer
+            return buffer[:0]
         first = 0
         if self._is_before:
-            first, self._is_before = max(int(heard[0]) * FRAME - BEFORE, 0), False
-            held[first : first + EDGE] *= np.linspace(0.0, 1.0, EDGE, dtype=np.float32)
-        last = (int(heard[-1]) + 1) * FRAME
+            first, self._is_before = max(int(loud_frames[0]) * FRAME - BEFORE, 0), False
+            buffer[first : first + EDGE] *= np.linspace(0.0, 1.0, EDGE, dtype=np.float32)
+        last = (int(loud_frames[-1]) + 1) * FRAME
         if is_end:
-            return _faded_out(held[first : last + AFTER])
-        self._held = held[last:]
-        return held[first:last]
+            return _faded_out(buffer[first : last + AFTER])
+        self._held = buffer[last:]
+        return buffer[first:last]
 
 
 def _faded_out(sound: np.ndarray) -> np.ndarray:

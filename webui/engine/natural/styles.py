@@ -37,10 +37,10 @@ class Statistics:
 
     def of(self, voiced: float, log_f0: float) -> dict[str, np.ndarray]:
         """(6, 2, channels) for each of the generator's blocks: mean and variance."""
-        seen = [1.0]
+        inputs = [1.0]
         for value, (low, middle, high) in ((voiced, self.voiced), (log_f0, self.log_f0)):
-            seen.append(min(max(value, low), high) - middle)
-        mean, log_variance = np.tensordot(np.array(seen, np.float32), self.rates, 1)
+            inputs.append(min(max(value, low), high) - middle)
+        mean, log_variance = np.tensordot(np.array(inputs, np.float32), self.rates, 1)
         both = np.stack((mean, np.exp(log_variance) - EPSILON))
         out, at = {}, 0
         for name, (n_norms, n_channels) in SHAPES.items():

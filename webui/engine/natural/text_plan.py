@@ -89,8 +89,8 @@ def _parts(stretch: str, speaker: EspeakLibrary) -> list[Part]:
         elif _SPOKEN.search(m[0]):
             for piece in _english_pieces(m[0]):
                 # figures and signs are far longer when said than when written
-                said = textwrap.wrap(english.phonemes(speaker, piece), MAX_ENGLISH_CHARS)
-                for text, symbols in zip_longest((piece,), said, fillvalue=""):
+                phoneme_lines = textwrap.wrap(english.phonemes(speaker, piece), MAX_ENGLISH_CHARS)
+                for text, symbols in zip_longest((piece,), phoneme_lines, fillvalue=""):
                     if symbols:
                         n = max(1, english.syllable_count(symbols))
                         out.append(Part(text, symbols, 0, n))
@@ -99,21 +99,21 @@ def _parts(stretch: str, speaker: EspeakLibrary) -> list[Part]:
 
 def _add_word(out: list[Part], word: pinyin.Word) -> None:
     """Appends the word; 儿 is drawn into the syllable before it, which may end the word before."""
-    said: list[str] = []
+    spoken_symbols: list[str] = []
     for syllable in word.syllables:
         symbols = syllables.phonemes(syllable)
-        if syllable == "er5" and said and not syllables.is_curled(said[-1]):
-            said[-1] = syllables.curled(said[-1])
+        if syllable == "er5" and spoken_symbols and not syllables.is_curled(spoken_symbols[-1]):
+            spoken_symbols[-1] = syllables.curled(spoken_symbols[-1])
         elif (
             syllable == "er5" and out and out[-1].n_zh and not syllables.is_curled(out[-1].symbols)
         ):
             before = out.pop()
             word = pinyin.Word(before.text + word.text, ())
-            said = [syllables.curled(before.symbols)]
+            spoken_symbols = [syllables.curled(before.symbols)]
         elif symbols:
-            said.append(symbols)
-    if said:
-        out.append(Part(word.text, "".join(said), len(said), 0))
+            spoken_symbols.append(symbols)
+    if spoken_symbols:
+        out.append(Part(word.text, "".join(spoken_symbols), len(spoken_symbols), 0))
 
 
 def _english_pieces(run: str) -> Iterator[str]:
@@ -136,13 +136,13 @@ def _shortened(parts: list[Part], mark: str, written: str) -> Iterator[Unit]:
     whole = Unit(parts, mark, written)
     n = -(-whole.tokens // MAX_UNIT_TOKENS)
     aim = min(MAX_UNIT_TOKENS, whole.tokens / n + 8)
-    held: list[Part] = []
+    unit_parts: list[Part] = []
     for part in parts:
-        if held and Unit([*held, part], "", "").tokens > aim:
-            yield Unit(held, "", "")
-            held = []
-        held = [*held, part]
-    yield Unit(held, mark, written)
+        if unit_parts and Unit([*unit_parts, part], "", "").tokens > aim:
+            yield Unit(unit_parts, "", "")
+            unit_parts = []
+        unit_parts = [*unit_parts, part]
+    yield Unit(unit_parts, mark, written)
 
 
 def written(unit: Unit) -> str:

@@ -217,5 +217,5 @@ def _unspeakable(request: SpeechRequest) -> Sentence | None:
         style = read(request.instruction)
         if style.whisper or style.dialect:
             return _STYLE
-    said = [s for s in request.segments or (request.text,) if any(c.isalnum() for c in s)]
-    return None if all(can_say(s, request.language) for s in said) else _TEXT
+    segments = [s for s in request.segments or (request.text,) if any(c.isalnum() for c in s)]
+    return None if all(can_say(s, request.language) for s in segments) else _TEXT

@@ -68,7 +68,7 @@ class ChildProcess:
         self,
         program: str,
         beat_s: float,
-        told: Callable[[dict], None],
+        on_message: Callable[[dict], None],
         max_voices_bytes: int = MAX_VOICES_BYTES,
     ):
         ours, theirs = socket.socketpair()
@@ -81,7 +81,7 @@ class ChildProcess:
                 pass_fds=(theirs.fileno(),),
                 process_group=0,
             )
-        self._sock, self._told = ours, told
+        self._sock, self._told = ours, on_message
         self._outbox: SimpleQueue[list[memoryview] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._calls: dict[int, Call] = {}

@@ -228,14 +228,14 @@ class RemoteEngine:
 
         Beats are counted, so a time in which nobody ran counts little.
         """
-        timeouts, heard, silent = self._timeouts, 0, 0
+        timeouts, n_beats, silent = self._timeouts, 0, 0
         while not life.over.wait(timeouts.beat_s):
             frozen_s, still_s = (
                 (timeouts.frozen_s, timeouts.still_s)
                 if self._is_ready
                 else (timeouts.start_frozen_s, timeouts.start_still_s)
             )
-            heard, silent = life.beats, 0 if life.beats != heard else silent + 1
+            n_beats, silent = life.beats, 0 if life.beats != n_beats else silent + 1
             if silent >= timeouts.beats(frozen_s):
                 log.error(
                     "the engine's process has said nothing for %d beats of %.1f s",
@@ -279,24 +279,24 @@ class RemoteEngine:
         elif op == "ill":
             life.end(lambda: error_from_dict(words["error"]))
 
-    def _heard_health(self, life: ChildProcess, told: Health) -> None:
-        if self._is_ready and told.state == "broken":
+    def _heard_health(self, life: ChildProcess, health: Health) -> None:
+        if self._is_ready and health.state == "broken":
             life.end(
                 lambda: EngineFault(
-                    Message(told.reason or lost().en, told.reason_zh or lost().zh),
+                    Message(health.reason or lost().en, health.reason_zh or lost().zh),
                     code="engine_lost",
                 )
             )
             return
-        if told.state == "starting" and self.restarts:
-            reason = Message(told.reason, told.reason_zh)
+        if health.state == "starting" and self.restarts:
+            reason = Message(health.reason, health.reason_zh)
             en, zh = message("health.restarting", reason=reason)
-            told = replace(told, reason=en, reason_zh=zh)
-        if self._is_ready or (told.state == "starting" and told.reason):
+            health = replace(health, reason=en, reason_zh=zh)
+        if self._is_ready or (health.state == "starting" and health.reason):
             with self._lock:
                 if self._closing.is_set() or self._refusal is not None or life.over.is_set():
                     return
-                is_new, self._health = told.state != self._health.state, told
+                is_new, self._health = health.state != self._health.state, health
             if is_new:
                 self.on_change()
 

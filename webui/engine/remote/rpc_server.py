@@ -103,8 +103,8 @@ class RpcServer:
                 error, KaikouError
             ):  # an engine's own bug fails its request, not the process
                 log.exception("a request failed in the engine")
-            told = error if isinstance(error, KaikouError) else as_engine_error(error)
-            self._send({"re": call, "error": told.to_dict()})
+            details = error if isinstance(error, KaikouError) else as_engine_error(error)
+            self._send({"re": call, "error": details.to_dict()})
             if is_sticky(error):
                 self._send({"op": "ill", "error": as_engine_error(error).to_dict()})
 
@@ -153,9 +153,12 @@ class RpcServer:
                 self._answer, call, lambda: _told(self._engine.preset(words["name"]))
             )
         elif op == "check":
-            asked, prompt = record_of(SpeechRequest, words["request"]), self._voices[words["voice"]]
+            request, prompt = (
+                record_of(SpeechRequest, words["request"]),
+                self._voices[words["voice"]],
+            )
             self._quick.submit(
-                self._answer, call, lambda: ({"notes": self._engine.check(asked, prompt)}, b"")
+                self._answer, call, lambda: ({"notes": self._engine.check(request, prompt)}, b"")
             )
         elif op == "notes":
             self._quick.submit(

@@ -43,13 +43,13 @@ class Stream:
             except Exception:  # nobody waits for it
                 log.exception("closing a stream failed")
 
-    def arriving(self, stir: Watchdog, want: Callable[[int], None]) -> Iterator[str]:
+    def arriving(self, stir: Watchdog, ask_for_piece: Callable[[int], None]) -> Iterator[str]:
         """Text from the studio, asked for one piece at a time, by whichever thread of the engine
         reads it. Waiting for a person is no stillness of the engine. Ends when the stream is
         closed.
         """
         while not self._is_closed:
-            want(self.number)
+            ask_for_piece(self.number)
             with stir.resting(self.number):
                 piece = self.pieces.get()
             if isinstance(piece, KaikouError):

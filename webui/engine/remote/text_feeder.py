@@ -36,9 +36,9 @@ class TextFeeder:
 
     def _run(self) -> None:
         while self._wants.get():
-            told = self._next()
-            self._life.post({"op": "piece", "stream": self._number, **told})
-            if told.get("text") is None:
+            piece = self._next()
+            self._life.post({"op": "piece", "stream": self._number, **piece})
+            if piece.get("text") is None:
                 return
 
     def _next(self) -> dict:

@@ -60,8 +60,8 @@ class BatchQueue:
 
     def over(self, job_id: str) -> None:
         with self._change:
-            for kept in (self._paces, self._served, self._went_on):
-                kept.pop(job_id, None)
+            for table in (self._paces, self._served, self._went_on):
+                table.pop(job_id, None)
 
     def stop(self, job_id: str, error: KaikouError, turn: int) -> bool:
         """turn: when what met the error was begun.
@@ -185,10 +185,10 @@ class BatchQueue:
 
     def n_running(self, job_id: str) -> list[int]:
         with self._change:
-            held = [self.isolated_retry[0]] if self.isolated_retry is not None else []
+            isolated_lines = [self.isolated_retry[0]] if self.isolated_retry is not None else []
             return [
                 line.n
-                for line in [*(f.line for f in self._running.values()), *held]
+                for line in [*(f.line for f in self._running.values()), *isolated_lines]
                 if line.job == job_id
             ]
 

@@ -108,10 +108,10 @@ class BatchService:
         return job
 
     def _lines(self, owner: str, asks: Sequence[LineRequest], seed: int) -> list[Line]:
-        seen: Counter[tuple] = Counter()
+        counts: Counter[tuple] = Counter()
         voices: set[str] = set()
         models = {""}
-        made = []
+        lines = []
         for n, ask in enumerate(asks, 1):
             try:
                 if ask.voice not in voices:
@@ -120,12 +120,12 @@ class BatchService:
                 if ask.model not in models:
                     self._check_model(ask.model)
                     models.add(ask.model)
-                made.append(_line(n, ask, seed, seen))
+                lines.append(_line(n, ask, seed, counts))
             except KaikouError as error:
                 raise type(error)(
                     message("line", n=n, error=error), code=error.code, param=error.param
                 ) from error
-        return made
+        return lines
 
     def _check_model(self, model: str) -> None:
         with suppress(NotReady):  # it is made as soon as there is an engine
@@ -181,10 +181,10 @@ class BatchService:
 
     def sound(self, owner: str, job_id: str, n: int) -> Path:
         """The WAV of a line. Raises NotFound while it is not made."""
-        found = self._jobs.lines(self.get(owner, job_id).id, n, 1, "done")
-        if not found or found[0].n != n or not self._sounds.has(found[0].key):
+        lines = self._jobs.lines(self.get(owner, job_id).id, n, 1, "done")
+        if not lines or lines[0].n != n or not self._sounds.has(lines[0].key):
             raise NotFound("no_sound.line")
-        return self._sounds.path(found[0].key)
+        return self._sounds.path(lines[0].key)
 
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.worker.watchers.add(job_id, wake)
@@ -199,15 +199,15 @@ class BatchService:
         return zipped(self._entries(job, kind))
 
     def _entries(self, job: BatchJob, kind: str) -> Iterator[tuple[str, bytes]]:
-        told, start = [], 1
+        rows, start = [], 1
         while page := self._jobs.lines(job.id, start, 200):
             for line in page:
                 entry, row = self.entry(line, job.total, kind)
-                told.append(row)
+                rows.append(row)
                 if entry is not None:
                     yield entry
             start = page[-1].n + 1
-        yield self.manifest(job, told)
+        yield self.manifest(job, rows)
 
     def entry(
         self, line: Line, total: int, kind: str = "wav"
@@ -312,7 +312,7 @@ class BatchService:
         self._jobs.close()
 
 
-def _line(n: int, ask: LineRequest, job_seed: int, seen: Counter[tuple]) -> Line:
+def _line(n: int, ask: LineRequest, job_seed: int, counts: Counter[tuple]) -> Line:
     """Checked as speech is.
 
     Its seed comes from the job's and from what it says, so that lines added around it leave it as
@@ -321,9 +321,9 @@ def _line(n: int, ask: LineRequest, job_seed: int, seen: Counter[tuple]) -> Line
     if ask.mode not in ("auto", *MODES) or ask.mode == CONVERT:
         raise BadInput("bad_mode.or_auto", mode=ask.mode[:40], modes=MODES, param="mode")
     what = (ask.text, ask.voice, ask.mode, ask.instruction)
-    seen[what] += 1
+    counts[what] += 1
     if ask.seed is None or ask.seed == -1:
-        made_from = json.dumps([job_seed, *what, seen[what]], ensure_ascii=False).encode(
+        made_from = json.dumps([job_seed, *what, counts[what]], ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
         seed = int.from_bytes(hashlib.sha256(made_from).digest()[:4]) >> 1

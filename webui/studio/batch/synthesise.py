@@ -130,9 +130,9 @@ class LineSynthesiser:
         with self._saving:
             if self._sounds.has(key):
                 self.n_cached += 1  # before anybody can see the line done
-                with wave.open(str(self._sounds.path(key))) as found:
+                with wave.open(str(self._sounds.path(key))) as wav:
                     self._jobs.done(
-                        line, key, found.getnframes(), found.getframerate(), engine, job.notes
+                        line, key, wav.getnframes(), wav.getframerate(), engine, job.notes
                     )
                 return False
         pcm = self._spoken(task)
@@ -153,7 +153,10 @@ class LineSynthesiser:
         job.listen(task.woken.set)
         try:
             self._background.begin(task.ready)
-            while (told := job.snapshot()).state not in ("saving", "done") and told.error is None:
+            while (snapshot := job.snapshot()).state not in (
+                "saving",
+                "done",
+            ) and snapshot.error is None:
                 if self._closing:
                     # an engine that is stuck must not keep the studio from ending
                     raise Cancelled()
@@ -162,11 +165,11 @@ class LineSynthesiser:
         finally:
             job.listen(None)
             self._job_runner.reader_done(job)
-        if told.error is not None:
-            raise told.error
-        if not told.n_samples:
+        if snapshot.error is not None:
+            raise snapshot.error
+        if not snapshot.n_samples:
             raise EngineFault()
-        return job.pcm(0, told.n_samples)
+        return job.pcm(0, snapshot.n_samples)
 
 
 def sound_key(account: str, ready: PreparedJob) -> str:

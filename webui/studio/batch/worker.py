@@ -131,8 +131,8 @@ class BatchWorker:
         if (rested := self.queue.take_rested()) is not None:
             self._wake(*rested)
             return True
-        if (found := self.queue.take_job()) is not None:
-            self._claim(*found)
+        if (claim := self.queue.take_job()) is not None:
+            self._claim(*claim)
             return True
         return False
 

@@ -176,5 +176,5 @@ def captured(
                 first + share * (last - first), *RECORDING
             )
         )
-    kept = {f.name: getattr(model, f.name) for f in fields(model)}
-    return kind(**{**kept, "lm": lm, "flow": flow, "vocoder": vocoder})
+    field_values = {f.name: getattr(model, f.name) for f in fields(model)}
+    return kind(**{**field_values, "lm": lm, "flow": flow, "vocoder": vocoder})

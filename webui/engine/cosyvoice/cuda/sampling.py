@@ -59,9 +59,9 @@ def choose(
     keep = probs.cumsum(-1) - probs < rule.top_p
     keep[:, 0].fill_(True)
     chosen = ids.gather(-1, _invert(probs * keep, first))
-    again = (recent == chosen).sum(-1, keepdim=True) >= rule.window * rule.tau
-    others = scores.scatter(-1, chosen, -torch.inf)
-    return torch.where(again, _invert(others.softmax(-1), second), chosen), again
+    is_repeated = (recent == chosen).sum(-1, keepdim=True) >= rule.window * rule.tau
+    other_scores = scores.scatter(-1, chosen, -torch.inf)
+    return torch.where(is_repeated, _invert(other_scores.softmax(-1), second), chosen), is_repeated
 
 
 class DeviceSampler:
@@ -94,12 +94,12 @@ class DeviceSampler:
         self.recent[slot].fill_(NONE)
         self.done[slot].fill_(draw.most < 1)
 
-    def next(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def next(self, scores: Tensor, row_mask: Tensor) -> Tensor:
         """scores (b, V) of the first b slots, wanted (b,) -> ids (b,): the end id ends a request,
         NONE is given where none is drawn. A row that is not wanted, or done, stays as it is.
         """
-        b = len(wanted)
-        going = wanted & ~self.done[:b]
+        b = len(row_mask)
+        going = row_mask & ~self.done[:b]
         drawn, spent = self.drawn[:b], self.spent[:b]
         numbers = torch.arange(scores.shape[-1], device=scores.device)
         early = (drawn < self.least[:b])[:, None]
@@ -109,7 +109,7 @@ class DeviceSampler:
         )
         at = spent.clamp(max=self.chances.shape[1] - 2)[:, None]
         first, second = self.chances[:b].gather(1, at), self.chances[:b].gather(1, at + 1)
-        chosen, again = choose(masked, self.recent[:b], first, second, self.rule)
+        chosen, is_repeated = choose(masked, self.recent[:b], first, second, self.rule)
         chosen = chosen[:, 0]
         ring_index = (drawn % self.rule.window)[:, None]
         before = self.recent[:b].gather(1, ring_index)
@@ -117,6 +117,6 @@ class DeviceSampler:
             1, ring_index, torch.where(going[:, None], chosen[:, None], before)
         )
         drawn += going
-        spent += (1 + again[:, 0].long()) * going
+        spent += (1 + is_repeated[:, 0].long()) * going
         self.done[:b] |= going & ((chosen == self.end) | (drawn >= self.most[:b]))
         return chosen.masked_fill(~going, NONE)

@@ -69,11 +69,11 @@ def files(
     where = _where(release, commit)
     if missing:
         names = ", ".join(missing)
-        said = message("doctor.files_missing", names=names)
-        return failed("A", "files", said, figures=figures)
+        sentences = message("doctor.files_missing", names=names)
+        return failed("A", "files", sentences, figures=figures)
     if differing:
         names = ", ".join(differing[:3]) + " …" * (len(differing) > 3)
-        said = message(
+        sentences = message(
             "doctor.files_differ",
             n_differing=len(differing),
             n_files=len(own),
@@ -81,10 +81,10 @@ def files(
             where=where,
         )
         way_out = message("doctor.files_fetch")
-        return failed("A", "files", said, way_out, figures, WARNED)
+        return failed("A", "files", sentences, way_out, figures, WARNED)
     if not expected:
-        said = message("doctor.files_no_list", n_files=len(own), where=where)
-        return failed("A", "files", said, ("", ""), figures, WARNED)
+        sentences = message("doctor.files_no_list", n_files=len(own), where=where)
+        return failed("A", "files", sentences, ("", ""), figures, WARNED)
     return passed(
         "A", "files", message("doctor.files_good", n_files=len(own), where=where), figures
     )
@@ -118,10 +118,10 @@ def tensors(root: Path, model_spec: ModelSpec) -> Result:
             bad.append(f"{name} (0)")
     figures = {"tensors": count, "bad": bad}
     if bad:
-        said = message("doctor.tensors_damaged", n_damaged=len(bad), count=count, bad=bad[:3])
-        return failed("C", "tensors", said, figures=figures)
-    said = message("doctor.tensors_good", count=count)
-    return passed("C", "tensors", said, figures)
+        sentences = message("doctor.tensors_damaged", n_damaged=len(bad), count=count, bad=bad[:3])
+        return failed("C", "tensors", sentences, figures=figures)
+    sentences = message("doctor.tensors_good", count=count)
+    return passed("C", "tensors", sentences, figures)
 
 
 def spectrum(root: Path, model_spec: ModelSpec) -> Result:
@@ -137,8 +137,8 @@ def spectrum(root: Path, model_spec: ModelSpec) -> Result:
         and min(len(value), value[0].numel()) >= MIN_SIDE
     }
     if not edges:
-        said = message("doctor.matrices_small")
-        return skipped("C", "spectrum", said)
+        sentences = message("doctor.matrices_small")
+        return skipped("C", "spectrum", sentences)
     alike = sorted(name for name, ratio in edges.items() if not ratio > RANDOM_EDGE)
     share = len(alike) / len(edges)
     figures = {
@@ -148,14 +148,14 @@ def spectrum(root: Path, model_spec: ModelSpec) -> Result:
         "edges": edges,
     }
     if share > MOST_RANDOM:
-        said = message(
+        sentences = message(
             "doctor.matrices_random", n_alike=len(alike), n_matrices=len(edges), untrained=UNTRAINED
         )
-        return failed("C", "spectrum", said, figures=figures)
-    said = message(
+        return failed("C", "spectrum", sentences, figures=figures)
+    sentences = message(
         "doctor.matrices_trained", n_trained=len(edges) - len(alike), n_matrices=len(edges)
     )
-    return passed("C", "spectrum", said, figures)
+    return passed("C", "spectrum", sentences, figures)
 
 
 @torch.no_grad()

@@ -137,8 +137,8 @@ class _Run:
             Exception
         ) as error:  # a damaged directory may break anything; the next item is asked all the same
             log.exception("item %s (%s) broke off", item, name)
-            said = f"{type(error).__name__}: {str(error)[:200]}"
-            result = failed(item, name, (said, said), FETCH)
+            message = f"{type(error).__name__}: {str(error)[:200]}"
+            result = failed(item, name, (message, message), FETCH)
         result = replace(result, seconds=round(time.perf_counter() - began, 2))
         self.results.append(result)
         self._on_result(result)
@@ -159,8 +159,8 @@ class _Run:
         except KaikouError as error:
             if error.code == "no_memory":  # says nothing about the model: another time it may fit
                 raise
-            said = error.en, error.zh
-            self.add("C", "load", lambda: failed("C", "load", said, ("", "")))
+            sentences = error.en, error.zh
+            self.add("C", "load", lambda: failed("C", "load", sentences, ("", "")))
             return None
 
     def speak(
@@ -171,8 +171,8 @@ class _Run:
         waves: list[np.ndarray] = []
 
         def speak() -> Result:
-            result, made = speaking.speaking(model, prompt, other, texts)
-            waves.extend(made)
+            result, new_waves = speaking.speaking(model, prompt, other, texts)
+            waves.extend(new_waves)
             return result
 
         self.add("G", "speaking", speak)
@@ -186,7 +186,7 @@ class _Run:
         self, root: Path, model_spec: ModelSpec, model: Model, clip: Clip, prompt: PromptFeatures
     ) -> None:
         device = model.device_config.device
-        made: list[machine.Choice] = []
+        choices: list[machine.Choice] = []
 
         def measure() -> Result:
             reference = machine.Reference(
@@ -195,15 +195,15 @@ class _Run:
             names = machine.precisions(device)
             device_config = machine.place_for(device)
             record = graphs.load_compared if device == "cuda" else None
-            made.extend(
+            choices.extend(
                 machine.choices(
                     root, model_spec, clip, prompt, reference, device_config, names, record
                 )
             )
-            return machine.machine(made)
+            return machine.machine(choices)
 
         self.add("I", "machine", measure)
-        self.add("E", "precision", lambda: machine.precision(made, model_spec.steps[0]))
-        best = machine.recommended(made)
+        self.add("E", "precision", lambda: machine.precision(choices, model_spec.steps[0]))
+        best = machine.recommended(choices)
         if best is not None and not any(r.status == FAILED for r in self.results if r.item != "E"):
             self.recommended = {"precision": best.precision, "steps": best.steps}

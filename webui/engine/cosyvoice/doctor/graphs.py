@@ -53,16 +53,16 @@ def speak_sample(model: Model) -> SpokenSample:
         drawn, _ = draw(model, voice, request(TEXT, "zh", seed=seed), IDS_EACH)
         ids += [*drawn, *[-1] * (IDS_EACH - len(drawn))]
     flow, wave = grown(model, prompt).begin(seed=1), model.new_wave_stream(1)
-    hops, known = (
+    hops, all_ids = (
         model.hops(model.model_spec.first_hops[0], latency_profile("balanced")),
         prompt.speech_ids,
     )
-    ends = [n for n in map(hops.needed, range(len(known))) if n < len(known)]
+    ends = [n for n in map(hops.needed, range(len(all_ids))) if n < len(all_ids)]
     mels, waves = [], []
     try:
-        for end in (*ends, len(known)):
-            is_last = end == len(known)
-            mels += model.flow_batch([(flow, known[:end], is_last)])
+        for end in (*ends, len(all_ids)):
+            is_last = end == len(all_ids)
+            mels += model.flow_batch([(flow, all_ids[:end], is_last)])
             waves += model.vocode_batch([(wave, mels[-1], is_last)])
     finally:
         flow.close()
@@ -70,15 +70,15 @@ def speak_sample(model: Model) -> SpokenSample:
 
 
 def difference(
-    model: Model, wanted: SpokenSample, found: SpokenSample
+    model: Model, expected: SpokenSample, actual: SpokenSample
 ) -> tuple[Note, Mapping[str, float]]:
     """Why the two are not alike, or None; and the figures."""
     rate = model.spec.sample_rate
     figures = {
-        "agreement": agreement(wanted.ids, found.ids),
-        "mel_distance": distance(wanted.mel, found.mel),
+        "agreement": agreement(expected.ids, actual.ids),
+        "mel_distance": distance(expected.mel, actual.mel),
         "sound_distance": distance(
-            mel_of_sound(model, wanted.wave, rate), mel_of_sound(model, found.wave, rate)
+            mel_of_sound(model, expected.wave, rate), mel_of_sound(model, actual.wave, rate)
         ),
     }
     if figures["agreement"] < LEAST_AGREEMENT:
@@ -101,9 +101,9 @@ def load_compared(
     if not device_config.graphs:
         return model, None
     try:
-        wanted = speak_sample(model)
+        expected = speak_sample(model)
         fast = to_backend(replace(model, device_config=device_config), lambda share, en, zh: None)
-        why, figures = difference(model, wanted, speak_sample(fast))
+        why, figures = difference(model, expected, speak_sample(fast))
         log.info("recorded networks beside plain ones: %s", figures)
     except Exception as error:  # of a driver, of a library, of ours: none of it may end the start
         log.exception("the networks could not be recorded for the GPU")
@@ -129,5 +129,5 @@ def recorded(load: Callable[[DeviceConfig], Model], device_config: DeviceConfig)
     if note is not None:
         way_out = message("doctor.graphs_nothing_to_do")
         return failed("F", "graphs", note, way_out)
-    said = message("doctor.graphs_good")
-    return passed("F", "graphs", said)
+    sentences = message("doctor.graphs_good")
+    return passed("F", "graphs", sentences)

@@ -32,8 +32,8 @@ def transcript(model: Model, clip: Clip, prompt: PromptFeatures | None = None) -
     already.
     """
     if not model.prompt_encoder.can_hear:
-        said = message("doctor.language_no_ids")
-        return skipped("E", "transcript", said)
+        sentences = message("doctor.language_no_ids")
+        return skipped("E", "transcript", sentences)
     prompt = prompt or model.prompt_encoder.voice(clip.samples, clip.rate)
     guess = math.log(model.spec.lm.speech_codes)
     own, _ = nll(model, prompt, clip)
@@ -42,23 +42,25 @@ def transcript(model: Model, clip: Clip, prompt: PromptFeatures | None = None) -
     figures = {k: round(v, 3) if isinstance(v, float) else v for k, v in figures.items()}
     numbers = f"{own:.1f}", f"{guess:.1f}", f"{shuffled:.1f}"
     if own > SURE * guess:
-        said = message("doctor.language_other_sounds", nll=numbers[0], nll_guessing=numbers[1])
-        return failed("E", "transcript", said, figures=figures)
+        sentences = message("doctor.language_other_sounds", nll=numbers[0], nll_guessing=numbers[1])
+        return failed("E", "transcript", sentences, figures=figures)
     if not own < GUESSING * guess:
-        said = message(
+        sentences = message(
             "doctor.language_guesses", nll=numbers[0], nll_guessing=numbers[1], untrained=UNTRAINED
         )
-        return failed("E", "transcript", said, figures=figures)
+        return failed("E", "transcript", sentences, figures=figures)
     if not own < FAR_BELOW * guess:
-        said = message("doctor.language_unexpected", nll=numbers[0], nll_guessing=numbers[1])
-        return failed("E", "transcript", said, figures=figures)
+        sentences = message("doctor.language_unexpected", nll=numbers[0], nll_guessing=numbers[1])
+        return failed("E", "transcript", sentences, figures=figures)
     if not own < shuffled - LEAST_GAIN:
-        said = message("doctor.language_ignores_words", nll=numbers[0], nll_shuffled=numbers[2])
-        return failed("E", "transcript", said, figures=figures)
-    said = message(
+        sentences = message(
+            "doctor.language_ignores_words", nll=numbers[0], nll_shuffled=numbers[2]
+        )
+        return failed("E", "transcript", sentences, figures=figures)
+    sentences = message(
         "doctor.language_good", nll=numbers[0], nll_shuffled=numbers[2], nll_guessing=numbers[1]
     )
-    return passed("E", "transcript", said, figures)
+    return passed("E", "transcript", sentences, figures)
 
 
 def nll(

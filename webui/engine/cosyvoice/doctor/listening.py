@@ -19,8 +19,8 @@ LEAST_DIVERSE = 0.1  # different ids, as a share of all of a clip
 def listening(model: Model, clips: Sequence[Clip]) -> Result:
     """clips: of two different voices at least."""
     if not model.prompt_encoder.can_hear or len(clips) < 2:
-        said = message("doctor.listening_skipped")
-        return skipped("D", "listening", said)
+        sentences = message("doctor.listening_skipped")
+        return skipped("D", "listening", sentences)
     rate = model.prompt_encoder.hearing.ids_per_s
     voices = [model.prompt_encoder.voice(clip.samples, clip.rate) for clip in clips]
     counts = {
@@ -44,13 +44,13 @@ def listening(model: Model, clips: Sequence[Clip]) -> Result:
         heard = (
             message("doctor.listening_rate", rate=rate) if off else message("doctor.listening_flat")
         )
-        said = message("doctor.listening_bad", heard=heard)
-        return failed("D", "listening", said, figures=figures)
+        sentences = message("doctor.listening_bad", heard=heard)
+        return failed("D", "listening", sentences, figures=figures)
     if same <= other:
-        said = message("doctor.listening_speakers_alike", cosine=same, other=other)
-        return failed("D", "listening", said, figures=figures)
-    said = message("doctor.listening_good", rate=rate, cosine=same, other=other)
-    return passed("D", "listening", said, figures)
+        sentences = message("doctor.listening_speakers_alike", cosine=same, other=other)
+        return failed("D", "listening", sentences, figures=figures)
+    sentences = message("doctor.listening_good", rate=rate, cosine=same, other=other)
+    return passed("D", "listening", sentences, figures)
 
 
 def _halves(model: Model, clip: Clip) -> tuple[PromptFeatures, PromptFeatures]:

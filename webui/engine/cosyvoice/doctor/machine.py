@@ -155,11 +155,11 @@ def measure_recorded(
     if note is not None:
         return replace(failure, fault=note[0])
     first_s, rtf = timed(model, prompt)
-    made = replace(plain, graphs=True, first_sound_s=round(first_s, 3), rtf=round(rtf, 3))
-    made = replace(made, memory_mb=round(memory_mb(device_config.device)))
+    choice = replace(plain, graphs=True, first_sound_s=round(first_s, 3), rtf=round(rtf, 3))
+    choice = replace(choice, memory_mb=round(memory_mb(device_config.device)))
     del model
     gc.collect()
-    return made
+    return choice
 
 
 def reference_mel(model: Model, prompt: PromptFeatures) -> Tensor:
@@ -173,13 +173,13 @@ def timed(model: Model, prompt: PromptFeatures) -> tuple[float, float]:
     """
     voice, flow = CachedPrompt(model, prompt), grown(model, prompt)
     hops = model.hops(model.model_spec.first_hops[0], latency_profile("balanced"))
-    asked = request(TEXT[1], TEXT[0])
+    speech_request = request(TEXT[1], TEXT[0])
     began = time.perf_counter()
-    ids, _ = draw(model, voice, asked, hops.needed(0))
+    ids, _ = draw(model, voice, speech_request, hops.needed(0))
     sound_of(model, mel_of(model, flow, ids or (0,)))
     first_s = time.perf_counter() - began
     began = time.perf_counter()
-    ids, _ = draw(model, voice, asked, int(IDS_S * model.spec.ids_per_s))
+    ids, _ = draw(model, voice, speech_request, int(IDS_S * model.spec.ids_per_s))
     wave = sound_of(model, mel_of(model, flow, ids or (0,)))
     spent = time.perf_counter() - began
     return first_s, spent * model.spec.sample_rate / max(1, len(wave))
@@ -228,46 +228,46 @@ def place_for(device: str) -> Callable[[str], DeviceConfig]:
     return lambda precision: replace(choose(device, precision), graphs=False)
 
 
-def precision(made: Sequence[Choice], steps: int) -> Result:
+def precision(choice_list: Sequence[Choice], steps: int) -> Result:
     """Items E and F: narrower weights beside the exact ones."""
-    narrow = [c for c in made if c.precision != EXACT and c.steps == steps and not c.graphs]
+    narrow = [c for c in choice_list if c.precision != EXACT and c.steps == steps and not c.graphs]
     figures: dict = {
         c.precision: {"agreement": c.agreement, "mel_distance": c.mel_distance, "fault": c.fault}
         for c in narrow
     }
     if not narrow:
-        said = message("doctor.precision_fp32_only")
-        return skipped("E", "precision", said)
+        sentences = message("doctor.precision_fp32_only")
+        return skipped("E", "precision", sentences)
     off = [c.precision for c in narrow if not c.is_alike and not c.fault]
     figures["off"] = off
     if off:
         names = ", ".join(off)
-        said = message("doctor.precision_off", names=names)
+        sentences = message("doctor.precision_off", names=names)
         way_out = message("doctor.precision_nothing_to_do")
-        return failed("E", "precision", said, way_out, figures)
+        return failed("E", "precision", sentences, way_out, figures)
     names = ", ".join(f"{c.precision} {c.agreement:.0%}" for c in narrow)
-    said = message("doctor.precision_good", names=names)
-    return passed("E", "precision", said, figures)
+    sentences = message("doctor.precision_good", names=names)
+    return passed("E", "precision", sentences, figures)
 
 
-def recommended(made: Sequence[Choice]) -> Choice | None:
+def recommended(choice_list: Sequence[Choice]) -> Choice | None:
     """The fastest within tolerance of the reference."""
-    return min((c for c in made if c.is_alike), key=lambda c: c.rtf, default=None)
+    return min((c for c in choice_list if c.is_alike), key=lambda c: c.rtf, default=None)
 
 
-def machine(made: Sequence[Choice]) -> Result:
+def machine(choice_list: Sequence[Choice]) -> Result:
     """Item I."""
-    best = recommended(made)
-    figures = {"choices": [asdict(c) | {"is_alike": c.is_alike} for c in made]}
+    best = recommended(choice_list)
+    figures = {"choices": [asdict(c) | {"is_alike": c.is_alike} for c in choice_list]}
     if best is None:
-        said = message("doctor.nothing_measured")
-        return failed("I", "machine", said, figures=figures)
+        sentences = message("doctor.nothing_measured")
+        return failed("I", "machine", sentences, figures=figures)
     figures["recommended"] = {"precision": best.precision, "steps": best.steps}
-    said = message(
+    sentences = message(
         "doctor.recommended",
         precision=best.precision,
         steps=best.steps,
         first_sound_s=best.first_sound_s,
         rtf=best.rtf,
     )
-    return passed("I", "machine", said, figures)
+    return passed("I", "machine", sentences, figures)

@@ -17,17 +17,21 @@ SCOPE_NOTE = ".mv"  # “Revision:master,CreatedAt:1734000000”
 ROUND = 1_000_000  # a size that is a multiple was never looked up
 
 
-def releases(found: Found, published: Mapping[str, Expected]) -> tuple[str, ...]:
+def releases(present_files: Found, published: Mapping[str, Expected]) -> tuple[str, ...]:
     """Those of which most files are here and none is another one; several where nothing tells them
     apart.
     """
     fitting = {
         name: sum(
-            _is_same(found[path], *about) is True for path, about in files.items() if path in found
+            _is_same(present_files[path], *about) is True
+            for path, about in files.items()
+            if path in present_files
         )
         for name, files in published.items()
         if not any(
-            _is_same(found[path], *about) is False for path, about in files.items() if path in found
+            _is_same(present_files[path], *about) is False
+            for path, about in files.items()
+            if path in present_files
         )
     }
     most = max(fitting.values(), default=0)

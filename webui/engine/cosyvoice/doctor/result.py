@@ -36,21 +36,25 @@ class Result:
         return asdict(self)
 
 
-def passed(item: str, name: str, said: tuple[str, str], figures: Mapping | None = None) -> Result:
-    return Result(item, name, PASSED, *said, figures=figures or {})
+def passed(
+    item: str, name: str, sentences: tuple[str, str], figures: Mapping | None = None
+) -> Result:
+    return Result(item, name, PASSED, *sentences, figures=figures or {})
 
 
-def skipped(item: str, name: str, said: tuple[str, str], figures: Mapping | None = None) -> Result:
-    return Result(item, name, SKIPPED, *said, figures=figures or {})
+def skipped(
+    item: str, name: str, sentences: tuple[str, str], figures: Mapping | None = None
+) -> Result:
+    return Result(item, name, SKIPPED, *sentences, figures=figures or {})
 
 
 def failed(
     item: str,
     name: str,
-    said: tuple[str, str],
+    sentences: tuple[str, str],
     remedy: tuple[str, str] = FETCH,
     figures: Mapping | None = None,
     status: str = FAILED,
 ) -> Result:
     """status: WARNED where the finding is no proof."""
-    return Result(item, name, status, *said, *remedy, figures=figures or {})
+    return Result(item, name, status, *sentences, *remedy, figures=figures or {})

@@ -24,11 +24,11 @@ def vocoder(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
     far = distance(prompt.mel[0], _vocoded(model, prompt))
     figures = {"mel_distance": round(far, 3), "clip": clip.name}
     if not far < MOST_VOCODED:
-        said = message("doctor.vocoder_bad", distance=far, most_vocoded=MOST_VOCODED)
+        sentences = message("doctor.vocoder_bad", distance=far, most_vocoded=MOST_VOCODED)
         way_out = message("doctor.vocoder_fetch")
-        return failed("F", "vocoder", said, way_out, figures)
-    said = message("doctor.vocoder_good", distance=far)
-    return passed("F", "vocoder", said, figures)
+        return failed("F", "vocoder", sentences, way_out, figures)
+    sentences = message("doctor.vocoder_good", distance=far)
+    return passed("F", "vocoder", sentences, figures)
 
 
 def _vocoded(model: Model, prompt: PromptFeatures):
@@ -40,34 +40,34 @@ def flow(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
     heard again.
     """
     if not model.prompt_encoder.can_hear:
-        said = message("doctor.ids_not_heard")
-        return skipped("F", "flow", said)
+        sentences = message("doctor.ids_not_heard")
+        return skipped("F", "flow", sentences)
     half = len(prompt.speech_ids) // 2
     ids, own = prompt.speech_ids[half:], cut(prompt, half)
     mel = mel_of(model, grown(model, own), ids)
-    again = model.prompt_encoder.speech_ids(sound_of(model, mel), model.spec.sample_rate)
-    far, share = distance(prompt.mel[0, own.mel.shape[1] :], mel), match(ids, again)
+    recovered_ids = model.prompt_encoder.speech_ids(sound_of(model, mel), model.spec.sample_rate)
+    far, share = distance(prompt.mel[0, own.mel.shape[1] :], mel), match(ids, recovered_ids)
     figures = {"mel_distance": round(far, 3), "match": round(share, 3), "ids": len(ids)}
     if not share > LEAST_MATCH:
         why = UNTRAINED if share < CHANCE else message("doctor.flow_damaged")
-        said = message("doctor.ids_lost", share=share, why=why)
-        return failed("F", "flow", said, figures=figures)
-    said = message("doctor.ids_good", share=share)
-    return passed("F", "flow", said, figures)
+        sentences = message("doctor.ids_lost", share=share, why=why)
+        return failed("F", "flow", sentences, figures=figures)
+    sentences = message("doctor.ids_good", share=share)
+    return passed("F", "flow", sentences, figures)
 
 
 def cache(model: Model, prompt: PromptFeatures) -> Result:
     """A stream's mel, made hop by hop with what is kept, beside the same ids in one piece."""
     if model.model_spec.engine == "cosyvoice1":  # its hops are cross-faded: they are other mels
-        said = message("doctor.stream_no_cache")
-        return skipped("F", "cache", said)
+        sentences = message("doctor.stream_no_cache")
+        return skipped("F", "cache", sentences)
     half = len(prompt.speech_ids) // 2
     voice, ids = grown(model, cut(prompt, half)), prompt.speech_ids[half:]
     far = distance(mel_of(model, voice, ids), mel_of(model, voice, ids, in_hops=True))
     figures = {"mel_distance": round(far, 4), "ids": len(ids)}
     if not far < MOST_CACHED:
-        said = message("doctor.stream_differs", distance=far)
+        sentences = message("doctor.stream_differs", distance=far)
         way_out = message("doctor.report_fault")
-        return failed("F", "cache", said, way_out, figures)
-    said = message("doctor.stream_good", distance=far)
-    return passed("F", "cache", said, figures)
+        return failed("F", "cache", sentences, way_out, figures)
+    sentences = message("doctor.stream_good", distance=far)
+    return passed("F", "cache", sentences, figures)

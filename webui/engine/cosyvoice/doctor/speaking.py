@@ -52,21 +52,21 @@ def speaking(
 
     Also returns the sound of each text.
     """
-    voice, flow, said, waves = CachedPrompt(model, prompt), grown(model, prompt), [], []
+    voice, flow, text_figures, waves = CachedPrompt(model, prompt), grown(model, prompt), [], []
     for language, text in texts:
-        asked = request(text, language)
-        n_text = len(model.prompt_builder(voice, asked).text(text))
+        speech_request = request(text, language)
+        n_text = len(model.prompt_builder(voice, speech_request).text(text))
         most = int(TOO_MANY * n_text * model.spec.ids_per_s / 25)
-        ids, ends = draw(model, voice, asked, most)
+        ids, ends = draw(model, voice, speech_request, most)
         mel = mel_of(model, flow, ids) if ids else torch.zeros(0, 80)
         wave = sound_of(model, mel) if len(mel) else np.zeros(0, np.float32)
         waves.append(wave)
-        said.append(
+        text_figures.append(
             {"text": text, "ids": len(ids), "ends": ends}
             | {"ids_per_text_id": round(len(ids) / max(1, n_text), 2)}
             | _heard(model, ids, wave, prompt, other)
         )
-    return _judged(model, said), waves
+    return _judged(model, text_figures), waves
 
 
 def _heard(
@@ -83,16 +83,16 @@ def _heard(
         "clipped": round(float((np.abs(wave) > FULL_SCALE).mean()), 5) if len(wave) else 0.0,
     }
     try:
-        again = model.prompt_encoder.voice(wave, model.spec.sample_rate)
+        wave_prompt = model.prompt_encoder.voice(wave, model.spec.sample_rate)
     except KaikouError as error:  # too short, silent or not finite: nothing to hear
         return figures | {"match": 0.0, "cosine": 0.0, "cosine_other": 0.0, "fault": error.en}
     mel, tail = mel_of_sound(model, wave, model.spec.sample_rate), prompt.mel[0]
     count = int(EDGE_S * len(mel) * model.spec.sample_rate / len(wave))
     edges = {"start": mel[:count], "end": mel[-count:]}
     return figures | {
-        "match": round(match(ids, again.speech_ids), 3),
-        "cosine": round(cosine(again.vector, prompt.vector), 3),
-        "cosine_other": round(cosine(again.vector, other.vector), 3),
+        "match": round(match(ids, wave_prompt.speech_ids), 3),
+        "cosine": round(cosine(wave_prompt.vector, prompt.vector), 3),
+        "cosine_other": round(cosine(wave_prompt.vector, other.vector), 3),
         **{f"{name}_like_tail": _alike(part, tail[-count:]) for name, part in edges.items()},
     }
 
@@ -105,10 +105,10 @@ def _alike(own: torch.Tensor, other: torch.Tensor) -> float:
     return round(value, 3) if value == value else 0.0
 
 
-def _judged(model: Model, said: list[dict]) -> Result:
+def _judged(model: Model, text_figures: list[dict]) -> Result:
     scale = model.spec.ids_per_s / 25
     faults: list[tuple[str, str]] = []
-    for figures in said:
+    for figures in text_figures:
         if not figures["finite"] or figures["clipped"] > MOST_CLIPPED:
             faults.append(message("doctor.speaking_damaged"))
         if not figures["ends"]:
@@ -121,14 +121,14 @@ def _judged(model: Model, said: list[dict]) -> Result:
             faults.append(message("doctor.speaking_other_voice"))
         if max(figures.get("start_like_tail", 0), figures.get("end_like_tail", 0)) > MOST_EDGE:
             faults.append(message("doctor.speaking_prompt_heard"))
-    figures = {"texts": said}
+    figures = {"texts": text_figures}
     kinds = list(dict.fromkeys(faults))
     if not kinds:
-        count = len(said)
+        count = len(text_figures)
         return passed("G", "speaking", message("doctor.speaking_good", count=count), figures)
-    if sum(figures["match"] for figures in said) / len(said) < CHANCE:
-        said = message("doctor.speaking_noise", untrained=UNTRAINED, faults=kinds)
-        return failed("G", "speaking", said, figures=figures)
+    if sum(figures["match"] for figures in text_figures) / len(text_figures) < CHANCE:
+        text_figures = message("doctor.speaking_noise", untrained=UNTRAINED, faults=kinds)
+        return failed("G", "speaking", text_figures, figures=figures)
     way_out = message("doctor.speaking_listen")
     return failed("G", "speaking", message("doctor.speaking_bad", faults=kinds), way_out, figures)
 
@@ -150,18 +150,18 @@ def words(
     """
     figures: dict = {"files": list(files)}
     if recognise is None:
-        said = message("doctor.words_no_recogniser")
-        return skipped("H", "words", said, figures)
+        sentences = message("doctor.words_no_recogniser")
+        return skipped("H", "words", sentences, figures)
     errors = [
         recognise(wave, rate, language, text)
         for wave, (language, text) in zip(waves, texts, strict=True)
     ]
-    known = [error for error in errors if error is not None]
+    known_errors = [error for error in errors if error is not None]
     figures["errors"] = [error if error is None else round(error, 3) for error in errors]
-    mean = sum(known) / max(1, len(known))
+    mean = sum(known_errors) / max(1, len(known_errors))
     if mean > MOST_ERROR:
-        said = message("doctor.words_lost", share=mean)
+        sentences = message("doctor.words_lost", share=mean)
         way_out = message("doctor.words_listen")
-        return failed("H", "words", said, way_out, figures, WARNED)
-    said = message("doctor.words_good", share=1 - mean)
-    return passed("H", "words", said, figures)
+        return failed("H", "words", sentences, way_out, figures, WARNED)
+    sentences = message("doctor.words_good", share=1 - mean)
+    return passed("H", "words", sentences, figures)

@@ -60,11 +60,13 @@ def cut(prompt: PromptFeatures, count: int) -> PromptFeatures:
     )
 
 
-def draw(model: Model, voice: CachedPrompt, asked: SpeechRequest, most: int) -> tuple[list, bool]:
+def draw(
+    model: Model, voice: CachedPrompt, speech_request: SpeechRequest, most: int
+) -> tuple[list, bool]:
     """The ids of a request of one segment, as the engine draws them, and whether the model ended by
     itself. most: ids.
     """
-    source = model.prompt_builder(voice, asked).drawn()[0]
+    source = model.prompt_builder(voice, speech_request).drawn()[0]
     while not source.is_over and len(source.ids) < most:
         source.prefill_or_step()
     ends = source.is_over
@@ -88,8 +90,8 @@ def mel_of(model: Model, voice: FlowVoice, ids: Sequence[int], in_hops: bool = F
         hops = model.hops(model.model_spec.first_hops[0], latency_profile("balanced"))
         hop = 0
         while in_hops and hops.needed(hop) < len(ids):
-            known = ids[: hops.needed(hop)]
-            mels += model.flow_batch([(flow, known, False)])
+            ids_prefix = ids[: hops.needed(hop)]
+            mels += model.flow_batch([(flow, ids_prefix, False)])
             hop += 1
         mels += model.flow_batch([(flow, ids, True)])
         return torch.cat(mels).float().cpu()

@@ -49,21 +49,21 @@ def text(root: Path, model: Model) -> Result:
     published = published_ids().get(model.model_spec.engine, {"size": 0, "ids": {}})
     figures["is_published"] = is_published = tokenizer.size == published["size"]
     if is_published:
-        found = {line: list(tokenizer.encode(line)) for line in published["ids"]}
-        differing = [line for line, ids in published["ids"].items() if found[line] != ids]
-        figures |= {"ids": found, "differing": differing}
+        ids_by_line = {line: list(tokenizer.encode(line)) for line in published["ids"]}
+        differing = [line for line, ids in published["ids"].items() if ids_by_line[line] != ids]
+        figures |= {"ids": ids_by_line, "differing": differing}
         wrong += [f"“{line}” has other ids" for line in differing]
     if wrong:
-        said = message("doctor.tokenizer_wrong", wrong=wrong[:3])
+        sentences = message("doctor.tokenizer_wrong", wrong=wrong[:3])
         way_out = message("doctor.tokenizer_fetch")
-        return failed("B", "text", said, way_out, figures)
+        return failed("B", "text", sentences, way_out, figures)
     if not is_published:
-        size, known = tokenizer.size, published["size"]
-        said = message("doctor.tokenizer_other", size=size, known=known)
-        return failed("B", "text", said, ("", ""), figures, WARNED)
+        size, n_published = tokenizer.size, published["size"]
+        sentences = message("doctor.tokenizer_other", size=size, known=n_published)
+        return failed("B", "text", sentences, ("", ""), figures, WARNED)
     count = len(SENTENCES)
-    said = message("doctor.tokenizer_good", count=count)
-    return passed("B", "text", said, figures)
+    sentences = message("doctor.tokenizer_good", count=count)
+    return passed("B", "text", sentences, figures)
 
 
 def published_ids() -> Mapping[str, Mapping]:

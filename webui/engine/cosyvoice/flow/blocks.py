@@ -58,11 +58,11 @@ class Blocks:
         """Whether both cut the positions below n in the same way, with an end at n."""
 
         def cuts(blocks: Blocks) -> list[int]:
-            found, at = [], 0
+            positions, at = [], 0
             while at < n:
                 at = blocks.end_after(at)
-                found.append(at)
-            return found
+                positions.append(at)
+            return positions
 
         return n == 0 or (cuts(self) == cuts(other) and cuts(self)[-1] == n)
 

@@ -134,8 +134,8 @@ class CausalFlow(FlowNetwork, ABC):
         )
         cond = mu.new_zeros(len(works), frames, MEL_BANDS)
         for row, work in zip(cond, works, strict=True):
-            known = work.prompt_mel[FRAMES_PER_ID * work.start :][:frames]
-            row[: len(known)] = known
+            prompt_frames = work.prompt_mel[FRAMES_PER_ID * work.start :][:frames]
+            row[: len(prompt_frames)] = prompt_frames
         mask = one.blocks.mask(one.start, one.count, FRAMES_PER_ID, mu) if one.blocks else None
         speakers = torch.cat([work.speaker for work in works])
         pasts = None if one.pasts is None else [work.pasts for work in works]

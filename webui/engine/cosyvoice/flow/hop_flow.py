@@ -80,10 +80,10 @@ class HopFlow(FlowNetwork):
         for row, work in zip(cond, works, strict=True):
             row[: len(work.prompt_mel)] = work.prompt_mel
         x, mu = (torch.cat([getattr(one, name) for one in begun]) for name in ("noise", "mu"))
-        made = self.decoder.guided(x, mu, torch.cat([work.speaker for work in works]), cond)
+        mels = self.decoder.guided(x, mu, torch.cat([work.speaker for work in works]), cond)
         return [
             (mel[len(work.prompt_mel) :], ends(one, len(work.prompt_mel)))
-            for mel, work, one in zip(made, works, begun, strict=True)
+            for mel, work, one in zip(mels, works, begun, strict=True)
         ]
 
     def begun(self, work: Work) -> HopCache:

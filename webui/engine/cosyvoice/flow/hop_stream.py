@@ -69,8 +69,8 @@ class HopVoice:
     def bytes(self) -> int:
         return self.prompt_mel.nbytes
 
-    def shape(self, known: int, final: bool = False) -> Hashable:
-        return _shape(len(self.prompt_mel), known, final)
+    def shape(self, n_ids: int, final: bool = False) -> Hashable:
+        return _shape(len(self.prompt_mel), n_ids, final)
 
     def begin(self, seed: int = 0) -> HopState:
         return HopState(self, seed)
@@ -90,8 +90,8 @@ class HopState:
         self.tail: torch.Tensor | None = None  # (34, 80) of the last hop, held back
         self.closed = False
 
-    def shape(self, known: int, final: bool = False) -> Hashable:
-        return _shape(len(self.voice.prompt_mel), known - self.done, final)
+    def shape(self, n_ids: int, final: bool = False) -> Hashable:
+        return _shape(len(self.voice.prompt_mel), n_ids - self.done, final)
 
     def step(self, ids: Sequence[int] | torch.Tensor, final: bool = False) -> torch.Tensor:
         """All generated ids so far (n,) -> the mel frames (m, 80) that became final and were not
@@ -123,12 +123,12 @@ class HopState:
         )
 
     def took(
-        self, work: Work | None, made: tuple[torch.Tensor, HopCache] | None, final: bool
+        self, work: Work | None, output: tuple[torch.Tensor, HopCache] | None, final: bool
     ) -> torch.Tensor:
         """The step's frames, blended with what was held back."""
         mel = self.voice.prompt_mel.new_zeros(0, MEL_BANDS)
         if work is not None:
-            mel, self.kept = made
+            mel, self.kept = output
             self.computed_frames += work.frames
             self.done += len(work.ids) - (0 if final else OVERLAP_IDS)
             if self.tail is not None:
@@ -161,16 +161,16 @@ def _shape(prompt_frames: int, new: int, final: bool) -> Hashable:
 
 @torch.inference_mode()
 def step_many(
-    asked: Sequence[tuple[HopState, Sequence[int] | torch.Tensor, bool]],
+    batch: Sequence[tuple[HopState, Sequence[int] | torch.Tensor, bool]],
 ) -> list[torch.Tensor]:
     """`step` of different requests of one `shape`, their calls shared.
 
     When it raises no step has been made, and each may be asked for alone.
     """
-    works = [state.work(ids, final) for state, ids, final in asked]
+    works = [state.work(ids, final) for state, ids, final in batch]
     busy = [work for work in works if work is not None]
-    made = iter(asked[0][0].voice.flow.hops(busy) if busy else ())
+    outputs = iter(batch[0][0].voice.flow.hops(busy) if busy else ())
     return [
-        state.took(work, next(made) if work else None, final)
-        for (state, _, final), work in zip(asked, works, strict=True)
+        state.took(work, next(outputs) if work else None, final)
+        for (state, _, final), work in zip(batch, works, strict=True)
     ]

@@ -14,7 +14,7 @@ class FlowRequest(Protocol):
     computed_frames: int
     emitted_frames: int
 
-    def shape(self, known: int, final: bool = False) -> Hashable:
+    def shape(self, n_ids: int, final: bool = False) -> Hashable:
         """Equal for steps that can share their calls; None: it goes alone."""
 
     def step(self, ids: Sequence[int], final: bool = False) -> Tensor:
@@ -39,7 +39,7 @@ class FlowVoice(Protocol):
     @property
     def bytes(self) -> int: ...
 
-    def shape(self, known: int, final: bool = False) -> Hashable:
+    def shape(self, n_ids: int, final: bool = False) -> Hashable:
         """That of a new request's first step."""
 
     def begin(self, *, seed: int) -> FlowRequest:

@@ -76,14 +76,14 @@ class VoiceState:
         )
 
     @classmethod
-    def of(cls, *given, keep: bool = True, **named) -> VoiceState:
+    def of(cls, *args, keep: bool = True, **named) -> VoiceState:
         """prompt_ids (p,) and prompt_mel (t, 80) may be empty; embedding (192,).
 
         `store`: dtype of kept K/V (None: the model's).
         ahead: the 3 ids behind the prompt, with which a prompt that ends on a block is complete.
         keep False: nothing is computed here and every request runs the prompt itself.
         """
-        voice = cls.begun(*given, **named)
+        voice = cls.begun(*args, **named)
         while not voice.is_ready:
             voice.grow(keep)
         return voice
@@ -93,11 +93,11 @@ class VoiceState:
         """The next two seconds of the prompt, so that other work can go between; ready when all
         complete blocks are kept.
         """
-        known = torch.cat([self.prompt_ids, self.ahead])
+        all_ids = torch.cat([self.prompt_ids, self.ahead])
         end, last = (
             self.done,
             (
-                self.blocks.last_end(min(len(self.prompt_ids), len(known) - LOOKAHEAD_IDS))
+                self.blocks.last_end(min(len(self.prompt_ids), len(all_ids) - LOOKAHEAD_IDS))
                 if keep
                 else 0
             ),
@@ -105,7 +105,7 @@ class VoiceState:
         while end < last and end - self.done < GROWTH_IDS:
             end = self.blocks.end_after(end)
         if end > self.done:
-            feed = known[self.done : end + LOOKAHEAD_IDS]
+            feed = all_ids[self.done : end + LOOKAHEAD_IDS]
             out = self.flow.advance(
                 feed,
                 self.done,
@@ -129,9 +129,9 @@ class VoiceState:
         """Memory of the kept K/V."""
         return sum(past.shared_bytes for past in self.pasts)
 
-    def shape(self, known: int, final: bool = False) -> Hashable:
+    def shape(self, n_ids: int, final: bool = False) -> Hashable:
         """That of a new request's first step."""
-        return _shape(self.flow, self.blocks, len(self.prompt_ids) + known, self.done, final)
+        return _shape(self.flow, self.blocks, len(self.prompt_ids) + n_ids, self.done, final)
 
     def begin(self, blocks: Blocks | None = None, seed: int = 0) -> FlowState:
         """A new request behind this voice.
@@ -178,24 +178,24 @@ class FlowState:
         """
         return step_many([(self, ids, final)])[0]
 
-    def shape(self, known: int, final: bool = False) -> Hashable:
+    def shape(self, n_ids: int, final: bool = False) -> Hashable:
         """Equal for steps that can share their calls: `known` ids were generated so far.
 
         None: it goes alone.
         """
-        known += len(self.voice.prompt_ids)
-        return _shape(self.voice.flow, self.blocks, known, self.done, final)
+        n_ids += len(self.voice.prompt_ids)
+        return _shape(self.voice.flow, self.blocks, n_ids, self.done, final)
 
     def work(self, ids: Sequence[int] | torch.Tensor, final: bool) -> Work | None:
         """What a step computes, if anything."""
         if self.closed:
             raise ValueError("this request has had its final step")
         voice = self.voice
-        known = torch.cat([voice.prompt_ids, _ids(ids)])
-        end = _end(self.blocks, len(known), final)
+        all_ids = torch.cat([voice.prompt_ids, _ids(ids)])
+        end = _end(self.blocks, len(all_ids), final)
         if end <= self.done:
             return None
-        feed = known[self.done :] if final else known[self.done : end + LOOKAHEAD_IDS]
+        feed = all_ids[self.done :] if final else all_ids[self.done : end + LOOKAHEAD_IDS]
         return Work(
             feed,
             self.done,
@@ -234,14 +234,14 @@ class FlowState:
         self.closed, self.pasts, self.encoder_past = True, [], None
 
 
-def _end(blocks: Blocks, known: int, final: bool) -> int:
+def _end(blocks: Blocks, n_ids: int, final: bool) -> int:
     """How far ids can be computed of which so many are known."""
-    return known if final else blocks.last_end(known - LOOKAHEAD_IDS)
+    return n_ids if final else blocks.last_end(n_ids - LOOKAHEAD_IDS)
 
 
-def _shape(flow: CausalFlow, blocks: Blocks, known: int, done: int, final: bool) -> Hashable:
+def _shape(flow: CausalFlow, blocks: Blocks, n_ids: int, done: int, final: bool) -> Hashable:
     """None where there is nothing to compute."""
-    end, at, ends = _end(blocks, known, final), done, []
+    end, at, ends = _end(blocks, n_ids, final), done, []
     while at < end:
         at = min(end, blocks.end_after(at))
         ends.append(at - done)
@@ -250,16 +250,16 @@ def _shape(flow: CausalFlow, blocks: Blocks, known: int, done: int, final: bool)
 
 @torch.inference_mode()
 def step_many(
-    asked: Sequence[tuple[FlowState, Sequence[int] | torch.Tensor, bool]],
+    batch: Sequence[tuple[FlowState, Sequence[int] | torch.Tensor, bool]],
 ) -> list[torch.Tensor]:
     """`step` of different requests of one `shape`, their calls shared.
 
     When it raises no step has been made, and each may be asked for alone.
     """
-    works = [state.work(ids, final) for state, ids, final in asked]
+    works = [state.work(ids, final) for state, ids, final in batch]
     busy = [work for work in works if work is not None]
-    made = iter(asked[0][0].voice.flow.advance_many(busy) if busy else ())
+    outputs = iter(batch[0][0].voice.flow.advance_many(busy) if busy else ())
     return [
-        state.took(work, next(made) if work else None, final)
-        for (state, _, final), work in zip(asked, works, strict=True)
+        state.took(work, next(outputs) if work else None, final)
+        for (state, _, final), work in zip(batch, works, strict=True)
     ]

@@ -160,12 +160,12 @@ class Attention(nn.Module):
         batch, new, _ = x.shape
         qkv = self.qkv(x).view(batch, new, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
         qkv = qkv if turn is None else turn(qkv)
-        seen = (
+        context = (
             attend(qkv[0], [(qkv[1], qkv[2])], mask)
             if store is None
             else store.attend(layer, qkv[0], qkv[1:], mask)
         )
-        return self.to_out[0](seen.transpose(1, 2).reshape(batch, new, -1))
+        return self.to_out[0](context.transpose(1, 2).reshape(batch, new, -1))
 
 
 class Gelu(nn.Module):

@@ -21,9 +21,12 @@ class PromptBuilderV3(SharedScript):
         may be there.
         """
         request = self.request
-        told = request.instruction if request.mode in TOLD else ""
+        instruction = request.instruction if request.mode in TOLD else ""
         text, speech = self.said()
-        return (*self.model.tokenizer.encode(instruction_prompt(trained(told))), *text), speech
+        return (
+            *self.model.tokenizer.encode(instruction_prompt(trained(instruction))),
+            *text,
+        ), speech
 
     def transcript(self) -> str:
         """As it was typed: the public code rewrites no prompt text that holds a mark, and here each

@@ -111,7 +111,7 @@ class PromptFeatures:
         """Raises EngineFault when the bytes are no voice of this engine."""
         try:
             table = load(data)
-            made = cls(
+            features = cls(
                 tuple(table["text_ids"].tolist()),
                 tuple(table["speech_ids"].tolist()),
                 table["mel"],
@@ -120,13 +120,13 @@ class PromptFeatures:
         except (SafetensorError, KeyError, ValueError) as e:
             raise _spoiled() from e
         frames = (
-            made.mel.shape[1]
-            if frames_per_id is None and made.mel.dim() == 3
-            else (frames_per_id or 0) * len(made.speech_ids)
+            features.mel.shape[1]
+            if frames_per_id is None and features.mel.dim() == 3
+            else (frames_per_id or 0) * len(features.speech_ids)
         )
-        if made.mel.shape != (1, frames, 80) or made.vector.shape != (1, 192):
+        if features.mel.shape != (1, frames, 80) or features.vector.shape != (1, 192):
             raise _spoiled()
-        return made
+        return features
 
 
 class PromptTokenizer(Protocol):
@@ -143,7 +143,7 @@ class NoPromptEncoder:
     def __init__(self, hearing: PromptEncoderConfig, missing: str):
         self.hearing, self._missing = hearing, missing
 
-    def make(self, *given, **named) -> Prompt:
+    def make(self, *args, **named) -> Prompt:
         """Raises BadInput."""
         name = self._missing
         raise BadInput("no_cloning", name=name, param="voice")
@@ -334,8 +334,8 @@ def _session(
         or len(first) != 3
         or (isinstance(first[axis], int) and first[axis] != size)
     ):
-        wanted = message("file.inputs_and_bands", inputs=inputs, size=size)
-        raise model_fault(name, wanted, message("file.inputs_of_shape", shapes=str(shapes)))
+        expected_shape = message("file.inputs_and_bands", inputs=inputs, size=size)
+        raise model_fault(name, expected_shape, message("file.inputs_of_shape", shapes=str(shapes)))
     return session
 
 

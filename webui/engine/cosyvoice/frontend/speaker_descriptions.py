@@ -28,5 +28,5 @@ def described(instruction: str) -> str:
     """An instruction as an English description, where it says nothing but what the page's chips
     say; else as it is.
     """
-    said = tag_instructions(instruction, _MEANING)
-    return f"A speaker with {' and '.join(said)}." if said else instruction
+    phrases = tag_instructions(instruction, _MEANING)
+    return f"A speaker with {' and '.join(phrases)}." if phrases else instruction

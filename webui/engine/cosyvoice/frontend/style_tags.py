@@ -13,13 +13,13 @@ _FORMS = (
 )  # how the page puts the chips' words together
 
 
-def tag_instructions(instruction: str, known: Mapping[str, str]) -> list[str]:
+def tag_instructions(instruction: str, instruction_by_tag: Mapping[str, str]) -> list[str]:
     """What `known` has for each chip's words of `instruction`; nothing where it says anything else
     as well.
     """
     for form, between in _FORMS:
-        said = form.fullmatch(instruction.strip())
-        words = said[1].split(between) if said else []
-        if words and all(word in known for word in words):
-            return [known[word] for word in words]
+        match = form.fullmatch(instruction.strip())
+        words = match[1].split(between) if match else []
+        if words and all(word in instruction_by_tag for word in words):
+            return [instruction_by_tag[word] for word in words]
     return []

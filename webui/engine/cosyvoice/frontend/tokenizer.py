@@ -70,8 +70,8 @@ class TextTokenizer:
         )
         if wrong is not None:
             where = f"{folder}/vocab.json"
-            found = message("file.token_in_vocabulary", id=self.specials[wrong])
-            raise model_fault(where, message("file.token_behind_vocabulary", wrong=wrong), found)
+            actual = message("file.token_in_vocabulary", id=self.specials[wrong])
+            raise model_fault(where, message("file.token_behind_vocabulary", wrong=wrong), actual)
 
     @property
     def size(self) -> int:

@@ -166,9 +166,9 @@ def _alphabet() -> dict[int, str]:
         *range(ord("¡"), ord("¬") + 1),
         *range(ord("®"), ord("ÿ") + 1),
     ]
-    others = [byte for byte in range(256) if byte not in plain]
+    other_bytes = [byte for byte in range(256) if byte not in plain]
     return {byte: chr(byte) for byte in plain} | {
-        byte: chr(256 + at) for at, byte in enumerate(others)
+        byte: chr(256 + at) for at, byte in enumerate(other_bytes)
     }
 
 

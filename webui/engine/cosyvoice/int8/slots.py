@@ -96,8 +96,8 @@ class Slots:
     def write(self, slot: int, content: np.ndarray) -> None:
         stop = content.shape[3]
         self.make_room(stop)
-        for pair, kept in zip(self.layers, content, strict=True):
-            for values, one in zip(pair, kept, strict=True):
+        for pair, layer_content in zip(self.layers, content, strict=True):
+            for values, one in zip(pair, layer_content, strict=True):
                 values[slot, :, :stop] = one
         self.lengths[slot] = stop
 

@@ -63,10 +63,10 @@ class TorchKVCache:
         keys and values so far.
         """
         stop = self.length + keys.shape[2]
-        kept = self._store[layer]
-        kept[0, :, :, self.length : stop] = keys
-        kept[1, :, :, self.length : stop] = values
-        return kept[0, :, :, :stop], kept[1, :, :, :stop]
+        layer_cache = self._store[layer]
+        layer_cache[0, :, :, self.length : stop] = keys
+        layer_cache[1, :, :, self.length : stop] = values
+        return layer_cache[0, :, :, :stop], layer_cache[1, :, :, :stop]
 
     def advance(self, new: int) -> None:
         self.length += new

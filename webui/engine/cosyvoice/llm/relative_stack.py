@@ -42,12 +42,14 @@ class CausalAttention(RelativeAttention):
         """x (batch, n, dim), the batch divided evenly among the pasts."""
         q, k, v = self.parts(x)
         each = zip(past, *(part.chunk(len(past)) for part in (q, k, v)), strict=True)
-        seen = [
+        contexts = [
             self.seen(own, *cache.put(layer, keys, values), mask)
             for cache, own, keys, values in each
         ]
         return self.linear_out(
-            (seen[0] if len(seen) == 1 else torch.cat(seen)).transpose(1, 2).reshape(x.shape)
+            (contexts[0] if len(contexts) == 1 else torch.cat(contexts))
+            .transpose(1, 2)
+            .reshape(x.shape)
         )
 
 

@@ -130,7 +130,7 @@ class AudioWorker:
         if not self._may_share(lead):
             return [lead]
         shape = self._shape(lead)
-        others = [
+        candidates = [
             request_state
             for request_state in self._scheduler.speaking
             if request_state is not lead
@@ -139,7 +139,7 @@ class AudioWorker:
         ]
         fitting = [
             request_state
-            for request_state in others
+            for request_state in candidates
             if shape is not None and self._shape(request_state) == shape
         ]
         return [lead, *sorted(fitting, key=RequestState.rank)][: self.most]
@@ -173,14 +173,14 @@ class AudioWorker:
 
     def _shape(self, request_state: RequestState) -> Hashable:
         segment = request_state.segments[request_state.sounding]
-        known, is_over = self._known(request_state, segment)
-        return (segment.flow or request_state.voice.flow).shape(known, is_over)
+        n_ids, is_over = self._known(request_state, segment)
+        return (segment.flow or request_state.voice.flow).shape(n_ids, is_over)
 
     def _known(self, request_state: RequestState, segment: SegmentState) -> tuple[int, bool]:
         """Ids that the next piece is told of, and whether no more will come."""
-        needed, there = request_state.needed(segment), len(segment.source.ids)
-        is_over = segment.source.is_over and there < needed
-        return there if is_over else needed, is_over
+        needed, n_available = request_state.needed(segment), len(segment.source.ids)
+        is_over = segment.source.is_over and n_available < needed
+        return n_available if is_over else needed, is_over
 
     # ---- work ------------------------------------------------------------------------------------
     def _prepare(self, order: PrefillJob) -> None:
@@ -254,27 +254,27 @@ class AudioWorker:
 
         Where they fail together each is asked alone, and only those fail that still do.
         """
-        asked = [piece for piece in pieces if piece.known]
-        if not asked:
+        batch = [piece for piece in pieces if piece.known]
+        if not batch:
             return pieces
         before = [
             (piece.segment.flow.computed_frames, piece.segment.flow.emitted_frames)
-            for piece in asked
+            for piece in batch
         ]
         try:
             self.calls += 1
             mels = self._model.flow_batch(
-                [(piece.segment.flow, piece.known, piece.is_over) for piece in asked]
+                [(piece.segment.flow, piece.known, piece.is_over) for piece in batch]
             )
         except Exception as error:
             if len(pieces) > 1:
                 log.warning(
                     "the flow failed for %d requests at once (%s): one by one", len(pieces), error
                 )
-                return [made for piece in pieces for made in self._flowed([piece])]
-            self._fail(asked[0].request_state, error)  # whatever it was, it is this request's
+                return [frames for piece in pieces for frames in self._flowed([piece])]
+            self._fail(batch[0].request_state, error)  # whatever it was, it is this request's
             return []
-        for piece, mel, (computed, emitted) in zip(asked, mels, before, strict=True):
+        for piece, mel, (computed, emitted) in zip(batch, mels, before, strict=True):
             segment, done = (
                 piece.segment,
                 len(piece.known) - (0 if piece.is_over else piece.request_state.hops.ahead),
@@ -287,7 +287,7 @@ class AudioWorker:
 
     def _sounded(self, pieces: list[FlowBatchItem]) -> list[FlowBatchItem]:
         """Those with the sound of their hop, where it is over."""
-        asked = [
+        batch = [
             piece
             for piece in pieces
             if piece.is_hop and piece.segment.mels and not piece.request_state.has_ended
@@ -297,17 +297,17 @@ class AudioWorker:
                 self._model.vocode_batch(
                     [
                         (piece.segment.vocoder, torch.cat(piece.segment.mels), piece.is_over)
-                        for piece in asked
+                        for piece in batch
                     ]
                 )
-                if asked
+                if batch
                 else []
             )
         except Exception as error:
-            for piece in asked:
+            for piece in batch:
                 self._fail(piece.request_state, error)
-            return [piece for piece in pieces if piece not in asked]
-        for piece, wave in zip(asked, waves, strict=True):
+            return [piece for piece in pieces if piece not in batch]
+        for piece, wave in zip(batch, waves, strict=True):
             piece.wave, piece.segment.mels = wave.numpy(), []
         return pieces
 

@@ -76,8 +76,8 @@ class WaveStream:
         noise = (
             None if self.noise is None else self.noise(self.sourced_frames * each, len(f0) * each)
         )
-        made = self.vocoder.m_source(f0, noise, self.cycles)[:, 0]
-        self.source = torch.cat([self.source, made.to(self.source)], 1)
+        excitation = self.vocoder.m_source(f0, noise, self.cycles)[:, 0]
+        self.source = torch.cat([self.source, excitation.to(self.source)], 1)
         self.cycles, self.sourced_frames = (
             self.vocoder.m_source.after(f0, self.cycles),
             self.sourced_frames + len(f0),

@@ -24,7 +24,7 @@ class Tails:
         width = (conv.kernel_size[0] - 1) * conv.dilation[0] + 1 - conv.stride[0]
         if not width:
             return x
-        kept = self._kept.get(conv)
-        x = F.pad(x, (width - (conv.stride[0] > 1), 0)) if kept is None else torch.cat([kept, x], 2)
+        tail = self._kept.get(conv)
+        x = F.pad(x, (width - (conv.stride[0] > 1), 0)) if tail is None else torch.cat([tail, x], 2)
         self._kept[conv] = x[..., -width:].clone()
         return x

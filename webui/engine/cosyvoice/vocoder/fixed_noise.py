@@ -37,9 +37,9 @@ class FixedNoise:
     def __init__(self):
         random = torch.Generator().manual_seed(0)
         torch.randn(1, 80, 15000, generator=random)
-        first, *others = _MODEL
+        first, *other_shapes = _MODEL
         torch.empty(first).normal_(generator=random)
-        for shape in others:
+        for shape in other_shapes:
             torch.empty(shape).uniform_(generator=random)
         self.phases = torch.rand(
             1, HARMONICS, generator=random

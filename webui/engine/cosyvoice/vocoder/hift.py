@@ -110,12 +110,12 @@ class Halves:
         self._pool, self._begun = pool, []
 
     def elsewhere(
-        self, work: Callable[..., torch.Tensor], *given: object
+        self, work: Callable[..., torch.Tensor], *args: object
     ) -> Callable[[], torch.Tensor]:
         """What gives the result, or waits for it."""
         if self._pool is None:
-            return partial(work, *given)
-        self._begun.append(self._pool.submit(torch.inference_mode()(work), *given))
+            return partial(work, *args)
+        self._begun.append(self._pool.submit(torch.inference_mode()(work), *args))
         return self._begun[-1].result
 
     def __enter__(self) -> Halves:
@@ -206,9 +206,9 @@ class HiftLayers(nn.Module):
         *small, large = self.resblocks[
             stage * len(BLOCK_KERNELS) : (stage + 1) * len(BLOCK_KERNELS)
         ]
-        others = [elsewhere(block, x, lead) for block in small]
+        pending_blocks = [elsewhere(block, x, lead) for block in small]
         last = large(x, lead)
-        return (sum(other() for other in others) + last) / len(BLOCK_KERNELS)
+        return (sum(other() for other in pending_blocks) + last) / len(BLOCK_KERNELS)
 
     def spectrum_of(self, x: torch.Tensor) -> torch.Tensor:
         """What the last layer gives, (batch, 18, n) -> complex (batch, 9, n)"""
@@ -264,13 +264,13 @@ class WaveDecoder(HiftLayers):
         )
         spectrum = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
         with Halves(self.beside) as halves:
-            heard = [halves.elsewhere(self.heard, i, spectrum) for i in range(len(self.ups))]
+            source_parts = [halves.elsewhere(self.heard, i, spectrum) for i in range(len(self.ups))]
             x = self.conv_pre(mel)
             for i, up in enumerate(self.ups):
                 x = up(F.leaky_relu(x, 0.1))
                 if i == len(self.ups) - 1:
                     x = F.pad(x, (1, 0), "reflect")  # the centred STFT has one frame more
-                x += heard[i]()
+                x += source_parts[i]()
                 x = self.shared(
                     i, x, halves.elsewhere if i else partial
                 )  # at the first stage the excitation of all is still made elsewhere
