@@ -15,7 +15,7 @@ import { store } from "./store.js";
 import { lang, t } from "./strings.js";
 import { askStudio } from "./studio_api.js";
 import { esc } from "./text.js";
-import { characters } from "./text_tools.js";
+import { characters } from "./text_measure.js";
 import { touch } from "./theme.js";
 
 const SHOWN = 8,

@@ -5,7 +5,7 @@ import { player } from "../player/controller.js";
 import { acts } from "./acts.js";
 import { soundHead, sounding, stopPreview } from "./audio_preview.js";
 import { bars } from "./clip_report.js";
-import { hasCode } from "./code_export.js";
+import { hasCode } from "./code_text.js";
 import { aim } from "./convert.js";
 import { toast } from "./engine_status.js";
 import { studioUrl } from "./facts.js";

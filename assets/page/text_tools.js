@@ -11,6 +11,7 @@ import { draw, live, parts } from "./parts.js";
 import { isTold, remembered } from "./speak_form.js";
 import { t } from "./strings.js";
 import { clock, esc } from "./text.js";
+import { MARK, measure } from "./text_measure.js";
 
 const TOKENS = {
   "[laughter]": "laughter",
@@ -27,9 +28,6 @@ const SYN = {
   "[sighs]": "[sigh]",
   "[breathe]": "[breath]"
 };
-const MARK =
-  // event tags, readings; marks that order a model about, which the studio takes out
-  /\[[a-zà-ǜ][a-zà-ǜ _-]*\]|\[[aeiou][a-z]\d\]|<\/?(?:strong|laughter)>|<\|[^|<>]{1,32}\|>/gi;
 const known = () => engine().tags || [],
   opens = v => v.match(/^<\w+>/)?.[0];
 let linted = "",
@@ -106,17 +104,6 @@ acts.token = b => {
   el.focus();
   el.setSelectionRange(at, at);
 };
-/* The page's own guess of what the studio will answer: c characters as typed, n sentences, raw:
-   seconds by the rates of webui/text/pipeline.py. */
-export const characters = text => [...text.replace(MARK, "").trim()];
-export const measure = text => {
-  const all = characters(text),
-    plain = all.join(""),
-    wide = all.filter(c => c >= "\u2e80").length,
-    n = Math.max(plain ? 1 : 0, (plain.match(/[。！？!?；…]+|\.(?=\s|$)/g) || []).length);
-  return { c: all.length, n, raw: wide * 0.21 + (all.length - wide) * 0.065 + n * 0.25 };
-};
-
 /* The studio says what it will speak of a text: asked once the typing rests, and an answer that
    was overtaken is dropped. Until one has come, and where none comes, the page's own guess
    stands. */

