@@ -3,14 +3,13 @@
    clock, only the gains move. */
 import { player } from "../player/controller.js";
 import { acts } from "./acts.js";
-import { stopPreview } from "./audio_preview.js";
-import { health } from "./clip_report.js";
+import { amount, data } from "./clip_state.js";
 import { toast } from "./engine_status.js";
 import { studioUrl } from "./facts.js";
 import { draw, live } from "./parts.js";
-import { draft } from "./speak_form.js";
 import { t } from "./strings.js";
 import { calm } from "./theme.js";
+import { draft } from "./voice_choice.js";
 
 const FADE_S = 0.02;
 let ctx = null,
@@ -36,7 +35,7 @@ const buffer = (id, clean, varying = false) => {
   }
   return sounds.get(key);
 };
-const sides = d => [buffer(d.id, 0), buffer(d.id, health.amount(), !!d.varying)];
+const sides = d => [buffer(d.id, 0), buffer(d.id, amount(data()) / 100, !!d.varying)];
 const ui = () => live.health.ui;
 /* `which` ("a", "b"): both versions are wanted, at the place where the sound is now. Without it
    the part is played from its start. */
@@ -45,7 +44,8 @@ async function play(which) {
   if (!d) return;
   if (which) ui().ab = which;
   if (node?.paired && which) return swap();
-  stopPreview();
+  stop();
+  document.dispatchEvent(new CustomEvent("kk:preview"));
   player.pause(true);
   player.silenceOthers();
   ctx ??= new AudioContext();

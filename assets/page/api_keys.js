@@ -5,10 +5,10 @@
 import { acts } from "./acts.js";
 import { toast } from "./engine_status.js";
 import { draw, live, parts } from "./parts.js";
-import { voiceName, voices } from "./speak_form.js";
 import { lang, t } from "./strings.js";
 import { askStudio } from "./studio_api.js";
 import { clock, esc } from "./text.js";
+import { voiceName, voices } from "./voice_choice.js";
 
 const SCOPES = ["speak", "voices", "jobs", "admin"];
 const ui = {

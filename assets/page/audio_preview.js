@@ -6,13 +6,14 @@ import { listen } from "./ab_preview.js";
 import { acts } from "./acts.js";
 import { toast, usualVoice } from "./engine_status.js";
 import { studioUrl } from "./facts.js";
-import { take as find, takeUrl as url } from "./history.js";
 import { ico } from "./icons.js";
 import { live } from "./parts.js";
 import { t } from "./strings.js";
 import { clock } from "./text.js";
 import { calm } from "./theme.js";
 
+export const takeUrl = id => `${studioUrl()}/tts/result/${encodeURIComponent(id)}.wav`;
+const find = id => live.takes.data.find(k => k.id === id);
 const sound = new Audio();
 sound.preload = "none";
 let now = {
@@ -23,6 +24,7 @@ export const stopPreview = () => {
   if (!sound.paused) sound.pause();
   listen.stop();
 };
+document.addEventListener("kk:preview", () => sound.pause()); // a clip is listened to instead
 
 function play(id, kind, src) {
   if (now.id === id && now.kind === kind) {
@@ -63,7 +65,7 @@ export const playVoice = id =>
   );
 export const playLine = (id, src) => play(id, "line", src);
 export const sounding = (id, kind) => now.id === id && now.kind === kind && !sound.paused;
-acts.playtake = el => play(el.dataset.id, "take", url(el.dataset.id));
+acts.playtake = el => play(el.dataset.id, "take", takeUrl(el.dataset.id));
 
 function paint(w) {
   if (w.kind !== "take") {
@@ -113,7 +115,7 @@ function seek(id, s) {
       id,
       kind: "take"
     };
-    sound.src = url(id);
+    sound.src = takeUrl(id);
     paint(before);
   }
   sound.currentTime = to;

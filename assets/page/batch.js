@@ -8,15 +8,16 @@ import { batchDecode, batchFields, batchRows, batchText } from "./batch_parser.j
 import { hasNatural } from "./engine_status.js";
 import { strings } from "./facts.js";
 import { chosen, tabNow } from "./fields.js";
+import { lastParams, regenerate } from "./generation.js";
 import { ico } from "./icons.js";
 import { live, parts } from "./parts.js";
-import { lastParams, modelOf, regenerate, voiceName, voices } from "./speak_form.js";
 import { store } from "./store.js";
 import { lang, t } from "./strings.js";
 import { askStudio } from "./studio_api.js";
 import { esc } from "./text.js";
 import { characters } from "./text_measure.js";
 import { touch } from "./theme.js";
+import { modelOf, voiceName, voices } from "./voice_choice.js";
 
 const SHOWN = 8,
   MORE = 50,

@@ -7,7 +7,7 @@ import { health } from "./clip_report.js";
 import { field } from "./fields.js";
 import { draw, live, send } from "./parts.js";
 import { recordAnew, recordMore } from "./recorder.js";
-import { draft } from "./speak_form.js";
+import { draft } from "./voice_choice.js";
 
 const { card, data, amountOf: amount } = health;
 

@@ -4,20 +4,28 @@
 import { listen } from "./ab_preview.js";
 import { acts } from "./acts.js";
 import { playVoice } from "./audio_preview.js";
+import { amount, card, data, isCleaned, isSame, isWhole } from "./clip_state.js";
 import { toast } from "./engine_status.js";
 import { strings } from "./facts.js";
 import { field } from "./fields.js";
 import { ico } from "./icons.js";
 import { draw, live, parts } from "./parts.js";
-import { draft, noClip, pick, source, voiceId, voiceName, voiceNow, voices } from "./speak_form.js";
 import { store } from "./store.js";
 import { said, t } from "./strings.js";
 import { esc } from "./text.js";
 import { recount } from "./text_tools.js";
+import {
+  draft,
+  noClip,
+  pick,
+  source,
+  voiceId,
+  voiceName,
+  voiceNow,
+  voices
+} from "./voice_choice.js";
 
 const page = document.documentElement.dataset;
-const card = () => live.health,
-  data = () => live.health.data;
 
 /* peaks: 0..1 each */
 export const bars = (peaks, w = 600, h = 56, cls = "") => {
@@ -40,10 +48,6 @@ export const bars = (peaks, w = 600, h = 56, cls = "") => {
 
 const seconds = w => w.end_s - w.start_s;
 const partOf = d => ({ a: d.start_s.toFixed(1), b: d.end_s.toFixed(1) });
-const isSame = (a, b) =>
-  Math.abs(a.start_s - b.start_s) < 0.05 && Math.abs(a.end_s - b.end_s) < 0.05;
-const isWhole = d => !!d.report.whole && isSame(d, d.report.whole);
-const isCleaned = (code, d) => ["noisy", "music"].includes(code) && d.clean > 0;
 const hasChange = d => d.report.speaker_changes_s.some(s => s > d.start_s && s < d.end_s);
 /* What a cure did to the figure that its warning is about, measured again by the studio on the
    part in use. */
@@ -343,7 +347,6 @@ function details(d, r) {
     (worse ? `<p class="kk-inline" data-tone="warn" role="status">${esc(t("dn.worse"))}</p>` : "")
   );
 }
-const amount = d => Math.round(100 * (d.clean > 0 ? d.clean : (card().ui.amount ?? 0.6)));
 /* The words under the transcript's field: of which part they must be, and the tick that says that
    they are. */
 parts.fit = root => {

@@ -8,8 +8,8 @@ import { sourceIn, sourceOut } from "./convert.js";
 import { facts, strings, studioUrl } from "./facts.js";
 import { choose, setMode, tab, tabNow } from "./fields.js";
 import { draw, live, send } from "./parts.js";
-import { noClip, source } from "./speak_form.js";
 import { lang } from "./strings.js";
+import { noClip, source } from "./voice_choice.js";
 
 const MB = 2 ** 20;
 const SOUNDS = [
@@ -123,7 +123,7 @@ picker.type = "file";
 picker.accept = accept;
 let picks = "#kk-ref";
 picker.addEventListener("change", () => picker.files[0] && bring(picks, picker.files[0]));
-export function pick(box) {
+export function pickFile(box) {
   picks = box;
   picker.value = "";
   picker.click();
@@ -157,7 +157,7 @@ export const newClip = then => {
   if (source() !== "new") choose("kk-source", "new");
   then();
 };
-acts.otherclip = acts.import = () => newClip(() => pick("#kk-ref"));
+acts.otherclip = acts.import = () => newClip(() => pickFile("#kk-ref"));
 acts.dismiss = b => {
   live[b.dataset.card].refused = null;
   draw(b.dataset.card);

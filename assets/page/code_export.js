@@ -1,7 +1,7 @@
 // @ts-check
 /* The dialog that shows a take as code. */
 import { acts } from "./acts.js";
-import { codeOf, isDraft, KINDS } from "./code_text.js";
+import { KINDS, codeOf, isDraft } from "./code_text.js";
 import { studioUrl } from "./facts.js";
 import { take } from "./history.js";
 import { t } from "./strings.js";

@@ -7,12 +7,13 @@ import { playSource, sounding, stopPreview } from "./audio_preview.js";
 import { bars, refusal } from "./clip_report.js";
 import { engine } from "./engine_status.js";
 import { chosen, tab, tabNow } from "./fields.js";
+import { notice, regenerate, unnotice } from "./generation.js";
 import { ico } from "./icons.js";
 import { draw, live, parts } from "./parts.js";
-import { draft, notice, regenerate, unnotice, voices } from "./speak_form.js";
 import { store } from "./store.js";
 import { said, t } from "./strings.js";
 import { esc } from "./text.js";
+import { draft, voices } from "./voice_choice.js";
 import { voiceRow } from "./voices.js";
 
 const MAX_S = 30,

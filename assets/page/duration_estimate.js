@@ -1,9 +1,9 @@
 // @ts-check
 /* How long a text will last as this voice speaks here: by its own newest takes, and by the speed
    that is set. Counts no words itself. */
+import { remembered } from "./form_values.js";
 import { live } from "./parts.js";
-import { remembered, voiceId } from "./speak_form.js";
-import { recount } from "./text_tools.js";
+import { voiceId } from "./voice_choice.js";
 
 const TAKES = 12,
   LEAST = 0.4,
@@ -38,5 +38,3 @@ export const lasting = (m, voice = voiceId(), at = speed()) => ({
   ...m,
   s: m.raw ? paced(m.raw / at, voice) : 0
 });
-
-document.addEventListener("input", e => e.target.closest?.("#kk-speed") && recount());

@@ -3,29 +3,30 @@
    is audio_preview.js. */
 import { player } from "../player/controller.js";
 import { acts } from "./acts.js";
-import { soundHead, sounding, stopPreview } from "./audio_preview.js";
+import { soundHead, sounding, stopPreview, takeUrl } from "./audio_preview.js";
 import { bars } from "./clip_report.js";
 import { hasCode } from "./code_text.js";
 import { aim } from "./convert.js";
 import { toast } from "./engine_status.js";
 import { studioUrl } from "./facts.js";
 import { choose, chosen, setField, toText } from "./fields.js";
+import { put } from "./form_values.js";
+import { lastParams, regenerate } from "./generation.js";
 import { ico } from "./icons.js";
 import { draw, live, parts, send } from "./parts.js";
-import { lastParams, modelOf, pick, put, regenerate, voiceName, voices } from "./speak_form.js";
 import { formatMenu, setStorage, storageLine } from "./storage.js";
 import { lang, said, t } from "./strings.js";
 import { askStudio } from "./studio_api.js";
 import { unstyle } from "./style.js";
 import { clock, esc } from "./text.js";
 import { recount } from "./text_tools.js";
+import { modelOf, pick, voiceName, voices } from "./voice_choice.js";
 
 let known = []; // what the studio keeps, newest first
 let failed = []; // attempts that never became a take: kept on this page only
 const local = id => failed.some(f => f.id === id);
 const list = () => [...failed, ...known];
 export const take = id => list().find(k => k.id === id);
-export const takeUrl = id => `${studioUrl()}/tts/result/${encodeURIComponent(id)}.wav`;
 const gone = new Set(); // deleted, still undoable
 const sources = new Map(); // take -> the recording it was converted from: known to this page only
 function ago(then) {

@@ -5,15 +5,15 @@
 import { Samples } from "../player/sample_buffer.js";
 import { acts } from "./acts.js";
 import { health } from "./clip_report.js";
-import { accept, boxOf, bring, CARDS, clear, newClip, pick, RECORDERS } from "./clip_upload.js";
+import { accept, boxOf, bring, CARDS, clear, newClip, pickFile, RECORDERS } from "./clip_upload.js";
 import { facts } from "./facts.js";
 import { field, setField, tabNow } from "./fields.js";
 import { ico } from "./icons.js";
 import { draw, live, parts } from "./parts.js";
-import { draft } from "./speak_form.js";
 import { t } from "./strings.js";
 import { esc } from "./text.js";
 import { calm, touch } from "./theme.js";
+import { draft } from "./voice_choice.js";
 
 const LEAST_S = 3,
   MOST_S = 30; // of one recording; what is converted may be shorter
@@ -197,7 +197,7 @@ acts.soundsource = async b => {
     is_mic = b.dataset.v === "mic",
     is_on = now?.box === box;
   if (is_mic && is_on) return;
-  if (!is_mic && !is_on && hasClip(box)) return pick(box); // what is there stays until then
+  if (!is_mic && !is_on && hasClip(box)) return pickFile(box); // what is there stays until then
   onto = "";
   discard();
   clear(box);

@@ -5,9 +5,9 @@ import { acts } from "./acts.js";
 import { access } from "./api_keys.js";
 import { studioUrl } from "./facts.js";
 import { draw, live } from "./parts.js";
-import { voiceName, voices } from "./speak_form.js";
 import { t } from "./strings.js";
 import { esc } from "./text.js";
+import { voiceName, voices } from "./voice_choice.js";
 
 const CHOICES = {
   days: [1, 7, 30, 90],

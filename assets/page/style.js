@@ -5,10 +5,11 @@
 import { acts } from "./acts.js";
 import { engine, hasNatural } from "./engine_status.js";
 import { field, mode, setField, setMode } from "./fields.js";
+import { remembered } from "./form_values.js";
 import { draw, live, parts } from "./parts.js";
-import { isTold, noClip, remembered } from "./speak_form.js";
 import { lang, t } from "./strings.js";
 import { esc } from "./text.js";
+import { isTold, noClip } from "./voice_choice.js";
 
 const GROUPS = {
   dialect: [

@@ -6,12 +6,13 @@ import { lasting } from "./duration_estimate.js";
 import { engine } from "./engine_status.js";
 import { facts, studioUrl } from "./facts.js";
 import { field, mode, setField, when } from "./fields.js";
+import { remembered } from "./form_values.js";
 import { ico } from "./icons.js";
 import { draw, live, parts } from "./parts.js";
-import { isTold, remembered } from "./speak_form.js";
 import { t } from "./strings.js";
 import { clock, esc } from "./text.js";
 import { MARK, measure } from "./text_measure.js";
+import { isTold } from "./voice_choice.js";
 
 const TOKENS = {
   "[laughter]": "laughter",
@@ -182,6 +183,7 @@ export const recount = () => {
   }
 };
 acts.retag = b => setField("kk-text", field("kk-text").value.replaceAll(b.dataset.v, b.dataset.i));
+document.addEventListener("input", e => e.target.closest?.("#kk-speed") && recount());
 ["kk:text", "kk:lang", "kk:engine"].forEach(n => document.addEventListener(n, recount));
 
 // ---- what the engine could not do of the last request: said calmly, stays until the next one or

@@ -11,6 +11,10 @@ import { choose, isSeen, setField, setMode, tab, when } from "./fields.js";
 import { ico } from "./icons.js";
 import { draw, live, parts } from "./parts.js";
 import { shareCard } from "./share_dialog.js";
+import { store } from "./store.js";
+import { lang, t } from "./strings.js";
+import { askStudio } from "./studio_api.js";
+import { esc } from "./text.js";
 import {
   noClip,
   offered,
@@ -20,11 +24,7 @@ import {
   voiceId,
   voiceName,
   voices
-} from "./speak_form.js";
-import { store } from "./store.js";
-import { lang, t } from "./strings.js";
-import { askStudio } from "./studio_api.js";
-import { esc } from "./text.js";
+} from "./voice_choice.js";
 
 const query = {
   picker: "",
