@@ -79,7 +79,7 @@ def drawn(model: Model, voice: PromptFeatures) -> tuple[list[int], torch.Tensor]
     if isinstance(lm, CapturedLM):
         lm.start(opening, past, SamplingRequest(1, IDS, IDS))
         for _ in range(IDS):
-            ids += lm.run([past], 1)[0].ids
+            ids += lm.decode([past])[0].ids
             scores.append(lm.last[lm.rows[past].slot].clone())
         return ids, torch.stack(scores)
     sampler, last = Sampler(1, model.spec.rule, lm.dims.forbidden_ids()), lm.step(opening, past)

@@ -25,10 +25,8 @@ from webui.engine.cosyvoice.backend import to_backend
 from webui.engine.cosyvoice.checkpoint import convert
 from webui.engine.cosyvoice.device import DeviceConfig, choose
 from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
-from webui.engine.cosyvoice.llm.interface import DeviceSamplingModel, SamplingRequest
-from webui.engine.cosyvoice.llm.qwen2 import StopCriteria
-from webui.engine.cosyvoice.llm.sampler import Sampler
-from webui.engine.cosyvoice.llm.token_sources import DeviceLMTokens, LMTokens
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
+from webui.engine.cosyvoice.llm.token_sources import LMTokens
 from webui.engine.cosyvoice.model import Model
 from webui.engine.cosyvoice.model_spec import ModelSpec
 from webui.engine.cosyvoice.registry import model_spec_of
@@ -59,26 +57,19 @@ class WholeFloor(Floor):
     all the same.
     """
 
-    def sources(self, request: SpeechRequest, count: int) -> list[LMTokens | DeviceLMTokens]:
-        model, lm = self.model, self.model.lm
+    def sources(self, request: SpeechRequest, count: int) -> list[LMTokens]:
+        model = self.model
         script = model.prompt_builder(self.voice, request)
-        ids, dims = script.text(TEXT), lm.dims
-        if isinstance(lm, DeviceSamplingModel):
-            return [
-                DeviceLMTokens(
-                    lm,
-                    script.prefix,
-                    ids,
-                    script.prompt_speech,
-                    SamplingRequest(request.seed, count, count),
-                    script.token_filter(),
-                )
-            ]
-        drawing = StopCriteria(
-            dims, 0, Sampler(request.seed, model.spec.rule, dims.forbidden_ids()), count
-        )
+        sampling = SamplingRequest(request.seed, count, count, model.spec.rule)
         return [
-            LMTokens(lm, script.prefix, ids, script.prompt_speech, drawing, script.token_filter())
+            LMTokens(
+                model.lm,
+                script.prefix,
+                script.text(TEXT),
+                script.prompt_speech,
+                sampling,
+                script.token_filter(),
+            )
         ]
 
 

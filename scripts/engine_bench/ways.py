@@ -16,7 +16,9 @@ from scripts.published.v2 import SeamVocoder, Token2Wav, schedule
 from webui.engine.cosyvoice.flow.dims import FRAMES_PER_ID, LOOKAHEAD_IDS
 from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt, PromptCache
 from webui.engine.cosyvoice.frontend.prompt_encoder import PromptFeatures
-from webui.engine.cosyvoice.llm.qwen2 import StopCriteria, generate
+from webui.engine.cosyvoice.llm.decode import StopCriteria
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
+from webui.engine.cosyvoice.llm.qwen2 import generate
 from webui.engine.cosyvoice.llm.sampler import Sampler
 from webui.engine.cosyvoice.llm.token_sources import LMTokens, TokenSource
 from webui.engine.cosyvoice.scheduler import chunk_schedule
@@ -67,12 +69,10 @@ class Run:
         return self.samples / self.rate
 
 
-def script(model: CosyVoice2, count: int, seed: int) -> tuple[list[int], StopCriteria]:
-    """Text ids, and exactly `count` speech ids to draw: stop ids are never drawn."""
+def script(count: int, seed: int) -> list[int]:
+    """Text ids for so many speech ids."""
     random = torch.Generator().manual_seed(seed)
-    text = torch.randint(0, 256, (max(1, -(-count // IDS_PER_TEXT_ID)),), generator=random).tolist()
-    dims = model.spec.lm
-    return text, StopCriteria(dims, 0, Sampler(seed, model.spec.rule, dims.forbidden_ids()), count)
+    return torch.randint(0, 256, (max(1, -(-count // IDS_PER_TEXT_ID)),), generator=random).tolist()
 
 
 class Floor:
@@ -114,14 +114,13 @@ class Floor:
     def sources(self, request: SpeechRequest, count: int) -> Sequence[TokenSource]:
         """What gives `count` speech ids."""
         model, prompt = self.model, self.voice.prompt
-        text, drawing = script(model, count, request.seed)
         return [
             LMTokens(
                 model.lm,
                 lambda: self.voice.prefix(prompt.text_ids),
-                text,
+                script(count, request.seed),
                 prompt.speech_ids,
-                drawing,
+                SamplingRequest(request.seed, count, count, model.spec.rule),
             )
         ]
 
@@ -144,14 +143,15 @@ def recomputed(model: CosyVoice2, prompt: PromptFeatures, count: int, seed: int)
         run.spent(stage, now - clock)
         clock = now
 
-    text, drawing = script(model, count, seed)
+    text, dims = script(count, seed), model.spec.lm
+    sampler = Sampler(seed, model.spec.rule, dims.forbidden_ids())
     source, known = (
         generate(
             model.lm,
             model.lm.prefix(prompt.text_ids).fork(len(text) + len(prompt.speech_ids) + count + 2),
             text,
             prompt.speech_ids,
-            drawing,
+            StopCriteria(dims, sampler, 0, count),
         ),
         [],
     )

@@ -13,15 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from webui.engine.cosyvoice.checkpoint import COMPONENTS, load_state
+from webui.engine.cosyvoice.llm.decode import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, Sample
 from webui.engine.cosyvoice.llm.dims import LmDims
 from webui.engine.cosyvoice.llm.interface import KVCache, LanguageModel
-from webui.engine.cosyvoice.llm.qwen2 import (
-    MAX_IDS_PER_TEXT_ID,
-    MIN_IDS_PER_TEXT_ID,
-    Qwen2LM,
-    Sample,
-    generate,
-)
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, generate
 from webui.engine.cosyvoice.llm.sampler import greedy
 from webui.engine.cosyvoice.llm.streaming_input import TextStream
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from scripts.published.v3 import PublishedStream, published
 from webui.engine.cosyvoice.checkpoint import load_state
 from webui.engine.cosyvoice.checkpoint_v3 import END, FILL, MARKS, PARTS
+from webui.engine.cosyvoice.llm.decode import Sample
 from webui.engine.cosyvoice.llm.dims import LmDims
-from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, Sample, StopCriteria, generate
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, generate
 from webui.engine.cosyvoice.llm.sampler import greedy
 
 from .llm import Report, check_mode, check_stream
@@ -91,9 +92,7 @@ def _check_lengths(
                 else greedy(scores[:codes], history)
             )
 
-        ids = list(
-            generate(lm, prefix.fork(), text, speech, StopCriteria(lm.dims, len(text), sample))
-        )
+        ids = list(generate(lm, prefix.fork(), text, speech, sample))
         report("lengths", name, abs(len(ids) - length), 0)
 
 

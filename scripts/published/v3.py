@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from webui.engine.cosyvoice.checkpoint_v3 import START
+from webui.engine.cosyvoice.llm.decode import Sample
 from webui.engine.cosyvoice.llm.dims import LmDims
 from webui.engine.cosyvoice.llm.interface import KVCache, LanguageModel
-from webui.engine.cosyvoice.llm.qwen2 import Sample
 from webui.engine.cosyvoice.llm.streaming_input import TextStream
 from webui.engine.cosyvoice.vocoder.causal_hift import CausalVocoder
 from webui.engine.cosyvoice.vocoder.causal_stream import NoiseAt, WaveStream

@@ -17,8 +17,7 @@ from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
 from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.frontend.prompt_cache import PromptCache
-from webui.engine.cosyvoice.llm.qwen2 import StopCriteria
-from webui.engine.cosyvoice.llm.sampler import Sampler
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
 from webui.engine.cosyvoice.llm.token_sources import LMTokens
 from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
 from webui.engine.cosyvoice.scheduler.request_state import RequestState
@@ -61,11 +60,16 @@ class Watched:
         self.threads.add(threading.current_thread().name)
         return self.lm.step(x, past)
 
-    def step_many(self, ids, pasts):
-        self.gate("step_many")
+    def start(self, x, past, sampling):
+        self.gate("start")
         self.threads.add(threading.current_thread().name)
-        self.batches.append(len(ids))
-        return self.lm.step_many(ids, pasts)
+        return self.lm.start(x, past, sampling)
+
+    def decode(self, pasts, steps=1):
+        self.gate("decode")
+        self.threads.add(threading.current_thread().name)
+        self.batches.append(len(pasts))
+        return self.lm.decode(pasts, steps)
 
 
 @pytest.fixture
@@ -101,24 +105,17 @@ def texts(n: int, seed: int) -> list[int]:
 def say(
     floor, voice, seed: int, n_text: int = 6, most: int | None = None, segments: int = 1, **more
 ) -> RequestState:
-    dims = floor.lm.dims
-    never = dims.forbidden_ids() if most is not None else dims.forbidden_ids(dims.end)
     sources = []
+    least, most = (2 * n_text, 20 * n_text) if most is None else (most, most)
     for index in range(segments):
         text = texts(n_text, 100 * seed + index)
-        drawing = StopCriteria(
-            dims,
-            n_text if most is None else -(-most // 20),
-            Sampler(seed + index, never=never),
-            most,
-        )
         sources.append(
             LMTokens(
                 floor.lm,
                 lambda: voice.prefix(voice.prompt.text_ids),
                 text,
                 voice.prompt.speech_ids,
-                drawing,
+                SamplingRequest(seed + index, least, most),
             )
         )
     return utterance(floor, voice, sources, seed, **more)

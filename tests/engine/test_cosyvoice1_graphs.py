@@ -73,7 +73,7 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair, prompt_text, speaker):
     row = fast.rows[past]
     assert torch.equal(fast.last[row.slot], expected[0]) and past.text is None and not past.length
     for _ in range(30):
-        (spoken,) = fast.run([past], 1)
+        (spoken,) = fast.decode([past], 1)
         if spoken.ids:
             expected = lm.step_many(spoken.ids, [cache])
             assert torch.allclose(fast.last[row.slot], expected[0], atol=1e-5)
@@ -103,7 +103,7 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
             pasts[-1],
             SamplingRequest(seed + n, 2 * n, 20 * n),
         )
-    together = [spoken.ids for spoken in fast.run(pasts, 4)]
+    together = [spoken.ids for spoken in fast.decode(pasts, 4)]
     got = [
         head + ([] if len(head) < 4 else to_the_end(fast, past))
         for head, past in zip(together, pasts)
@@ -119,7 +119,7 @@ def test_drawing_is_replays_and_copies(pair):
     past = fast.prefix(PROMPT_TEXT, SPEAKER).fork(0)
     fast.start(fast.prefill_embeddings(TEXT, PROMPT_SPEECH), past, SamplingRequest(1, 10, 100))
     with Outside(recorder) as outside:
-        fast.run([past], 4)
+        fast.decode([past], 4)
     on_host = ON_HOST | {"_to_copy"}
     assert outside.seen - on_host <= {"select", "slice", "copy_", "zero_"}, outside.seen
 

@@ -20,7 +20,7 @@ from webui.engine.cosyvoice.int8 import weights
 from webui.engine.cosyvoice.int8.runtime import Int8Lm
 from webui.engine.cosyvoice.llm.dims import LmDims
 from webui.engine.cosyvoice.llm.interface import SamplingRequest
-from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, StopCriteria, generate
+from webui.engine.cosyvoice.llm.qwen2 import Qwen2LM, generate
 from webui.engine.cosyvoice.llm.sampler import RasRule, Sampler
 from webui.engine.cosyvoice.llm.silence_filter import SILENT, SilenceFilter
 from webui.engine.cosyvoice.llm.streaming_input import TextStream
@@ -49,7 +49,7 @@ def tiny(**preferred: float) -> Qwen2LM:
     return lm
 
 
-def speak(lm, seed: int, text=TEXT, **rule) -> list[int]:
+def speak(lm, seed: int, text=TEXT) -> list[int]:
     never = lm.dims.forbidden_ids(lm.dims.end)
     return list(
         generate(
@@ -57,7 +57,7 @@ def speak(lm, seed: int, text=TEXT, **rule) -> list[int]:
             lm.prefix(PROMPT_TEXT).fork(200),
             text,
             PROMPT_SPEECH,
-            StopCriteria(lm.dims, len(text), Sampler(seed, never=never), **rule),
+            Sampler(seed, never=never),
         )
     )
 
@@ -194,7 +194,7 @@ def test_the_graphs_of_the_second_generation_draw_the_same_ids():
     )
     drawn, over = [], False
     while not over:
-        (spoken,) = static.run([past], 4)
+        (spoken,) = static.decode([past], 4)
         drawn, over = drawn + spoken.ids, spoken.over
     assert drawn == speak(lm, 5)
 

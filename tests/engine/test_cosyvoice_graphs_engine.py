@@ -17,7 +17,7 @@ import torch
 from scripts import bench_graphs
 from scripts.engine_bench.build import random_model, random_voice
 from scripts.small_model.sizes import SMALL
-from tests.engine.stage_floor import hear, say, texts, until, utterance
+from tests.engine.stage_floor import hear, say, until
 from webui.engine.cosyvoice.cuda.assemble import Sizes, captured
 from webui.engine.cosyvoice.cuda.capture import EagerCapture
 from webui.engine.cosyvoice.cuda.flow import FlowSizes
@@ -27,8 +27,7 @@ from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.frontend.prompt_builder import PromptBuilder
 from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt, PromptCache
-from webui.engine.cosyvoice.llm.interface import DeviceSamplingModel, SamplingRequest
-from webui.engine.cosyvoice.llm.token_sources import DeviceLMTokens, LMTokens
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
 from webui.engine.cosyvoice.memory_plan import MemoryPlan
 from webui.engine.cosyvoice.scheduler.chunk_schedule import PROFILES, ChunkSchedule
 from webui.engine.cosyvoice.scheduler.runner import EngineRunner
@@ -69,35 +68,15 @@ def both():
         floor.stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
-def speaking(floor, voice, seed: int, n_text: int, segments: int = 1):
-    """As `say`, with ids drawn by the model itself."""
-    sources = []
-    for index in range(segments):
-        draw = SamplingRequest(seed + index, 2 * n_text, 20 * n_text)
-        sources.append(
-            DeviceLMTokens(
-                floor.lm,
-                lambda: voice.prefix(voice.prompt.text_ids),
-                texts(n_text, 100 * seed + index),
-                voice.prompt.speech_ids,
-                draw,
-            )
-        )
-    return utterance(floor, voice, sources, seed)
-
-
 def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
     prompt = random_voice(2.0, SMALL.codes)
     said = []
-    for floor, talk in zip(both, (say, speaking)):
+    for floor in both:
         voice = CachedPrompt(floor.model, prompt)
         said.append(
-            [
-                hear(talk(floor, voice, seed, n_text=4 + seed, segments=1 + seed))
-                for seed in range(2)
-            ]
+            [hear(say(floor, voice, seed, n_text=4 + seed, segments=1 + seed)) for seed in range(2)]
         )
-        whos = [talk(floor, voice, seed, n_text=6) for seed in range(2, 5)]
+        whos = [say(floor, voice, seed, n_text=6) for seed in range(2, 5)]
         readers = [who.chunks() for who in whos]
         firsts = [next(reader) for reader in readers]
         for reader in readers:
@@ -128,7 +107,7 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
     threads = [
         threading.Thread(
             target=lambda seed=seed: said.update(
-                {seed: hear(speaking(fast, voice, seed, 3 + seed, 1 + seed % 2))[0]}
+                {seed: hear(say(fast, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0]}
             )
         )
         for seed in range(4)
@@ -138,33 +117,23 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
     for thread in threads:
         thread.join()
     assert [said[seed] for seed in range(4)] == want
-    assert isinstance(fast.lm, DeviceSamplingModel) and not isinstance(
-        plain.lm, DeviceSamplingModel
-    )
+    assert fast.lm.max_steps > 1 == plain.lm.max_steps
     played = fast.lm.graphs.replayed - before
     ids = sum(len(segment) for segments in want for segment in segments)
     assert played.total() < ids
 
 
-def test_the_script_lets_a_drawing_model_draw(both):
+def test_every_segment_has_a_seed_of_its_own_and_bounds_by_its_text(both):
     request = SpeechRequest(
         "r", "text", "v", mode="cross_lingual", segments=("one", "two three"), seed=7
     )
-    kinds = []
     for floor in both:
         model = replace(floor.model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
-        kinds.append(
-            PromptBuilder(
-                model, CachedPrompt(model, random_voice(1.0, SMALL.codes)), request
-            ).drawn()
-        )
-    assert [type(s) for s in kinds[0]] == [LMTokens] * 2 and [type(s) for s in kinds[1]] == [
-        DeviceLMTokens
-    ] * 2
-    assert [s._asked for s in kinds[1]] == [
-        SamplingRequest(part_seed(7, 0), 6, 60),
-        SamplingRequest(part_seed(7, 1), 18, 180),
-    ]
+        voice = CachedPrompt(model, random_voice(1.0, SMALL.codes))
+        assert [source.sampling for source in PromptBuilder(model, voice, request).drawn()] == [
+            SamplingRequest(part_seed(7, 0), 6, 60),
+            SamplingRequest(part_seed(7, 1), 18, 180),
+        ]
 
 
 def test_recording_is_told_in_order(both):

@@ -97,7 +97,7 @@ def begin(fast: CapturedLM, prefix, seed: int, text=TEXT, prompt_speech=PROMPT_S
 def to_the_end(fast: CapturedLM, past, steps: int = 5) -> list[int]:
     out, over = [], False
     while not over:
-        (spoken,) = fast.run([past], steps)
+        (spoken,) = fast.decode([past], steps)
         out, over = out + spoken.ids, spoken.over
     return out
 
@@ -112,7 +112,7 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair):
         reference = lm.step(lm.prefill_embeddings(text, PROMPT_SPEECH), caches[-1])
         assert torch.equal(fast.last[fast.rows[pasts[-1]].slot], reference[0])
     for _ in range(30):
-        for past, cache, spoken in zip(pasts, caches, fast.run(pasts, 1)):
+        for past, cache, spoken in zip(pasts, caches, fast.decode(pasts, 1)):
             if spoken.ids:
                 reference = lm.step(lm.speech(spoken.ids), cache)[0]
                 row = fast.rows[past]
@@ -164,7 +164,7 @@ def test_joins_and_leaves_at_random_steps_change_nobody(pair, order):
         if not running:
             continue
         chosen = dice.sample(running, dice.randint(1, len(running)))
-        given = fast.run([c[2] for c in chosen], dice.randint(1, 8))
+        given = fast.decode([c[2] for c in chosen], dice.randint(1, 8))
         for (seed, text), spoken in zip([c[:2] for c in chosen], given):
             ids_by_seed[seed] += spoken.ids
             if spoken.over:
@@ -187,7 +187,7 @@ def test_slots_that_are_free_again_are_taken_first(pair):
     pasts.append(begin(fast, prefix, 7))
     assert [fast.rows[past].slot for past in pasts] == [4, 0]
     fast.graphs.replayed.clear()
-    fast.run(pasts[1:], 1)
+    fast.decode(pasts[1:], 1)
     assert set(fast.graphs.replayed) == {(1, 24)}
 
 
@@ -252,7 +252,7 @@ def test_recording_leaves_no_trace_and_serving_is_replays_and_copies():
     for seed in range(6):
         pasts.append(begin(fast, prefix, seed))
         with Outside(recorder) as outside:
-            fast.run(pasts, 3)
+            fast.decode(pasts, 3)
         assert outside.seen - on_host <= {"select", "slice", "copy_", "zero_"}, outside.seen
     assert kept == [t.data_ptr() for t in buffers]
     assert fast.graphs.sizes == captured and not fast.graphs.plain

@@ -15,7 +15,8 @@ from tests.engine import stage_floor
 from tests.engine.stage_floor import hear, say, texts, until, utterance
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.frontend.prompt_cache import CachedPrompt
-from webui.engine.cosyvoice.llm.qwen2 import StopCriteria
+from webui.engine.cosyvoice.llm import decode
+from webui.engine.cosyvoice.llm.interface import SamplingRequest
 from webui.engine.cosyvoice.llm.sampler import Sampler
 from webui.engine.cosyvoice.llm.token_sources import LMTokens, StreamingTextTokens
 from webui.engine.cosyvoice.scheduler import scheduler as board_module
@@ -39,9 +40,19 @@ class Spoilt:
 
 
 def spoilt(told, voice, seed: int, at: int, error: Exception) -> RequestState:
-    drawing = StopCriteria(told.lm.dims, 30, Spoilt(at, error), 200)
+    request = SamplingRequest(seed, 60, 200, Spoilt(at, error))
     return utterance(
-        told, voice, [LMTokens(told.lm, lambda: voice.prefix(()), texts(30, 1), (), drawing)], seed
+        told, voice, [LMTokens(told.lm, lambda: voice.prefix(()), texts(30, 1), (), request)], seed
+    )
+
+
+@pytest.fixture(autouse=True)
+def samplers(monkeypatch):
+    """The rule of a request that goes wrong is its sampler."""
+    monkeypatch.setattr(
+        decode,
+        "Sampler",
+        lambda seed, rule, never: rule if isinstance(rule, Spoilt) else Sampler(seed, rule, never),
     )
 
 
@@ -69,13 +80,13 @@ def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
     alone = {seed: hear(say(told, voice, seed)) for seed in (1, 2, 3)}
     broken = set()
 
-    def step_many(ids, pasts):
-        if len(ids) > 1 or pasts[0] in broken:
+    def decode_batch(pasts, steps=1):
+        if len(pasts) > 1 or pasts[0] in broken:
             broken.update(pasts[:1] if len(broken) < 1 else [])
             raise RuntimeError("no")
-        return told.lm.lm.step_many(ids, pasts)
+        return told.lm.lm.decode(pasts, steps)
 
-    told.lm.step_many = step_many
+    told.lm.decode = decode_batch
     got, together = {}, threading.Barrier(3)
 
     def listen(seed):

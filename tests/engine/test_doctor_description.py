@@ -21,6 +21,7 @@ from webui.engine.cosyvoice.doctor.examination import Options, _networks, _Run
 from webui.engine.cosyvoice.doctor.result import FAILED, PASSED, WARNED
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.frontend.whisper_tokenizer import END_OF_PROMPT, MARK_END
+from webui.engine.cosyvoice.llm.decode import HostDecoding
 from webui.store import doctor_reports
 
 ENDS = (END_OF_PROMPT, MARK_END)
@@ -38,7 +39,7 @@ class Told:
         return replace(self)
 
 
-class Talker:
+class Talker(HostDecoding):
     """A language model that says the sentence, and before it what it was told, where the end of
     that is one of `reads`.
     """

@@ -146,7 +146,9 @@ class Row:
 
 
 class CapturedLM:
-    """A LanguageModel and a DeviceSamplingModel. Used from one thread, on one stream."""
+    """A LanguageModel that draws on the device. Used from one thread, on one stream."""
+
+    max_steps = 8
 
     def __init__(
         self,
@@ -176,7 +178,7 @@ class CapturedLM:
         self.rows: weakref.WeakKeyDictionary[TorchKVCache | TextKVCache, Row] = (
             weakref.WeakKeyDictionary()
         )
-        self.graphs = Graphs("language model", self.decode, capture or EagerCapture())
+        self.graphs = Graphs("language model", self.decode_step, capture or EagerCapture())
 
     def record(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
         """With nothing wanted: no request is changed."""
@@ -185,7 +187,7 @@ class CapturedLM:
         self.graphs.record(sizes[::-1], on_progress)
 
     @torch.no_grad()
-    def decode(self, count: int, reach: int) -> None:
+    def decode_step(self, count: int, reach: int) -> None:
         """One step of the first `count` slots: draw an id from the scores of each wanted one, note
         it, feed it, and keep its scores.
         """
@@ -200,7 +202,9 @@ class CapturedLM:
         lengths += goes_on
 
     @torch.no_grad()
-    def start(self, x: Tensor, past: TorchKVCache | TextKVCache, draw: SamplingRequest) -> None:
+    def start(
+        self, x: Tensor, past: TorchKVCache | TextKVCache, draw: SamplingRequest
+    ) -> DecodedTokens:
         """Feed an opening behind `past` and get ready to draw; `draw.most` is cut to what a slot
         holds. Raises EngineFault when a slot does not hold the least, or none is free.
         """
@@ -214,9 +218,12 @@ class CapturedLM:
         self.lengths[slot].fill_(length)
         row = self.rows[past] = Row(slot, length, min(draw.most, self.positions - length))
         self.draws.begin(slot, replace(draw, most=row.left))
+        return DecodedTokens([], False)
 
     @torch.no_grad()
-    def run(self, pasts: Sequence[TorchKVCache | TextKVCache], steps: int) -> list[DecodedTokens]:
+    def decode(
+        self, pasts: Sequence[TorchKVCache | TextKVCache], steps: int = 1
+    ) -> list[DecodedTokens]:
         """`steps` ids (fewer where a request ends) for each of `pasts`, all started."""
         if not 1 <= steps <= self.sizes.run:
             raise ValueError(f"a run has 1 to {self.sizes.run} steps, got {steps}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ....messages import message
 from ..frontend.prompt_cache import CachedPrompt
 from ..frontend.prompt_encoder import PromptFeatures
-from ..llm.qwen2 import MAX_IDS_PER_TEXT_ID, StopCriteria
-from ..llm.sampler import Sampler
+from ..llm.decode import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID
+from ..llm.interface import SamplingRequest
 from ..llm.token_sources import LMTokens
 from .result import WARNED, Result, failed, passed
 from .speaking import Recognise
@@ -94,17 +94,16 @@ def _said(
     reads it.
     """
     asked = request(TEXT, LANGUAGE, "instruct" if figures else "cross_lingual", instruction=figures)
-    prompt_builder, dims = model.prompt_builder(voice, asked), model.lm.dims
+    prompt_builder = model.prompt_builder(voice, asked)
     text = prompt_builder.text(TEXT)
-    sampler = Sampler(asked.seed, model.spec.rule, never=dims.forbidden_ids(dims.end))
     most = MAX_IDS_PER_TEXT_ID * (len(text) + len(prompt_builder.prompt_text))
-    drawing = StopCriteria(dims, len(text), sampler, most)
+    sampling = SamplingRequest(asked.seed, MIN_IDS_PER_TEXT_ID * len(text), most, model.spec.rule)
     source = LMTokens(
         model.lm,
         prompt_builder.prefix,
         text,
         prompt_builder.prompt_speech,
-        drawing,
+        sampling,
         prompt_builder.token_filter(),
     )
     while not source.is_over:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from ....errors import BadInput
 from ....text import rewrite, without_marks
 from ....types import SpeechRequest, part_seed
-from ..llm.interface import DeviceSamplingModel, KVCache, SamplingRequest
-from ..llm.qwen2 import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, StopCriteria
+from ..llm.decode import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID
+from ..llm.interface import KVCache, SamplingRequest
 from ..llm.sampler import Sampler
 from ..llm.streaming_input import TextStream
-from ..llm.token_sources import DeviceLMTokens, Hears, LMTokens, StreamingTextTokens
+from ..llm.token_sources import Hears, LMTokens, StreamingTextTokens
 from .prompt_cache import CachedPrompt, PromptModel
 from .prompt_encoder import fit_notes
 from .tokenizer import instruction
@@ -82,47 +82,36 @@ class PromptBuilder:
         """A new one for each segment, where the flow does not hear all ids."""
         return None
 
-    def drawn(self) -> list[LMTokens | DeviceLMTokens]:
+    def drawn(self) -> list[LMTokens]:
         """One source for each segment; each has its own random numbers, so that a segment does not
         depend on the length of those before.
         """
-        model, request, dims = self.model, self.request, self.model.lm.dims
-        out = []
+        model, request, out = self.model, self.request, []
         for index, segment in enumerate(request.segments or (request.text,)):
             if index < request.first_segment:
                 continue
             text = self.text(segment)
-            seed = part_seed(request.seed, index)
-            if isinstance(model.lm, DeviceSamplingModel):
-                self._check_room(len(text), model.lm.positions)
-                draw = SamplingRequest(
-                    seed, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text)
-                )
-                out.append(
-                    DeviceLMTokens(
-                        model.lm, self.prefix, text, self.prompt_speech, draw, self.token_filter()
-                    )
-                )
-                continue
-            sampler = Sampler(seed, model.spec.rule, never=dims.forbidden_ids(dims.end))
+            self._check_room(len(text))
+            sampling = SamplingRequest(
+                part_seed(request.seed, index),
+                MIN_IDS_PER_TEXT_ID * len(text),
+                MAX_IDS_PER_TEXT_ID * len(text),
+                model.spec.rule,
+            )
             out.append(
                 LMTokens(
-                    model.lm,
-                    self.prefix,
-                    text,
-                    self.prompt_speech,
-                    StopCriteria(dims, len(text), sampler),
-                    self.token_filter(),
+                    model.lm, self.prefix, text, self.prompt_speech, sampling, self.token_filter()
                 )
             )
         return out
 
-    def _check_room(self, n_text: int, positions: int) -> None:
+    def _check_room(self, n_text: int) -> None:
         """Raises BadInput where the least that is said of a segment has no room behind its
         prompt.
         """
         before = MARKS + len(self.prompt_text) + len(self.prompt_speech)
-        if before + (1 + MIN_IDS_PER_TEXT_ID) * n_text > positions:
+        least, most = before + (1 + MIN_IDS_PER_TEXT_ID) * n_text, self.model.lm.positions
+        if most is not None and least > most:
             raise BadInput("too_long_sentence", param="input")
 
     def arriving(

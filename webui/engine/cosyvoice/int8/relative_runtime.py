@@ -39,7 +39,7 @@ class RelativeBody(Int8Body):
         super().__init__(dims, values, threads, passage_threads)
         self._slots.make_room(READY - 1)
 
-    def positions(self, count: int) -> Mapping[str, np.ndarray]:
+    def position_inputs(self, count: int) -> Mapping[str, np.ndarray]:
         """distances.L (heads, count, head_size): what the heads hear of a distance, scaled as their
         scores are.
         """

@@ -12,6 +12,7 @@ import onnxruntime
 import torch
 from torch import Tensor
 
+from ..llm.decode import HostDecoding
 from ..llm.dims import LmDims
 from ..llm.qwen2 import SOS, TASK
 from .large_pages import large_pages
@@ -23,7 +24,7 @@ GRAPHS = {"graph.steps": (".bytes", ".gains"), "graph.passage": (".codes", ".sca
 TABLES = {"text": "table.text", "speech": "table.speech", "mark": "table.mark"}
 
 
-class Int8Body(ABC):
+class Int8Body(HostDecoding, ABC):
     """Layers and head at work. values: what `values.of` makes of the published weights. threads: of
     a step, which waits for memory.
     passage_threads: of an opening, which computes, and for which a first sound waits.
@@ -42,13 +43,13 @@ class Int8Body(ABC):
             for graph, count in zip(GRAPHS, (threads, passage_threads), strict=True)
         )
         self._slots = Slots(dims)
-        self._positions = self.positions(self._slots.capacity)
+        self._positions = self.position_inputs(self._slots.capacity)
         self._bindings: dict[tuple[int, int, bool], _Binding] = {}
         self._grown = self._slots.grown
         self.calls = 0
 
     @abstractmethod
-    def positions(self, count: int) -> Mapping[str, np.ndarray]:
+    def position_inputs(self, count: int) -> Mapping[str, np.ndarray]:
         """The graphs' inputs that tell where a position is, for so many."""
 
     def new_cache(self, capacity: int = 0) -> SlotKVCache:
@@ -72,7 +73,10 @@ class Int8Body(ABC):
         """Names bound to the arrays of these slots, kept from step to step."""
         if self._grown != self._slots.grown:
             self._bindings.clear()
-            self._positions, self._grown = self.positions(self._slots.capacity), self._slots.grown
+            self._positions, self._grown = (
+                self.position_inputs(self._slots.capacity),
+                self._slots.grown,
+            )
         key = first, stop, is_passage
         if key not in self._bindings:
             self._bindings[key] = _Binding(
@@ -96,7 +100,7 @@ class Int8Lm(Int8Body):
         self._tables = {kind: torch.from_numpy(values[name]) for kind, name in TABLES.items()}
         super().__init__(dims, values, threads, passage_threads)
 
-    def positions(self, count: int) -> Mapping[str, np.ndarray]:
+    def position_inputs(self, count: int) -> Mapping[str, np.ndarray]:
         return dict(zip(("cos", "sin"), _turns(self.dims, count), strict=True))
 
     def special_embedding(self, which: int) -> Tensor:

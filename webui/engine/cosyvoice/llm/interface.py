@@ -5,10 +5,12 @@ Runtime or captured graphs. Blind to text and to sampling.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor
+
+from .sampler import RasRule
 
 
 class SpeechDims(Protocol):
@@ -50,6 +52,27 @@ class KVCache(Protocol):
         """A past of its own with the same content and `room` free positions."""
 
 
+@dataclass(frozen=True)
+class SamplingRequest:
+    """What a request asks of the draws: a random stream of its own, at least and at most so many
+    ids. rule: a recorded model keeps the one that it was recorded with.
+    """
+
+    seed: int
+    least: int
+    most: int
+    rule: RasRule = field(default_factory=RasRule)
+
+
+@dataclass(frozen=True)
+class DecodedTokens:
+    """New ids of one request. `over`: it will draw no more. error: why this one alone failed."""
+
+    ids: list[int]
+    over: bool
+    error: Exception | None = None
+
+
 class LanguageModel(Protocol):
     """What `special_embedding`, `text`, `speech` and `prefill_embeddings` give may be joined along
     dimension 1 and is for this model's `step` only: a model that looks embeddings up itself gives
@@ -57,6 +80,8 @@ class LanguageModel(Protocol):
     """
 
     dims: SpeechDims
+    max_steps: int  # of one `decode`: others wait so long to join
+    positions: int | None  # that one request may have; None: as memory allows
 
     def special_embedding(self, which: int) -> Tensor:
         """The embedding of SOS or TASK, (1, 1, hidden)."""
@@ -86,36 +111,12 @@ class LanguageModel(Protocol):
         Rows do not influence each other.
         """
 
+    def start(self, x: Tensor, past: KVCache, sampling: SamplingRequest) -> DecodedTokens:
+        """Feed an opening, (1, n, hidden), and get ready to draw behind it: the first ids, if any
+        are there at once.
+        """
 
-@dataclass(frozen=True)
-class SamplingRequest:
-    """What a request asks of a model that draws: the numbers of a Sampler with `seed`, at least and
-    at most so many ids.
-    """
-
-    seed: int
-    least: int
-    most: int
-
-
-@dataclass(frozen=True)
-class DecodedTokens:
-    """New ids of one request. `over`: it will draw no more."""
-
-    ids: list[int]
-    over: bool
-
-
-@runtime_checkable
-class DeviceSamplingModel(Protocol):
-    """A LanguageModel that also draws, where it computes: ids come to the host, several steps at
-    once, scores do not. positions: that one request may have.
-    """
-
-    positions: int
-
-    def start(self, x: Tensor, past: KVCache, draw: SamplingRequest) -> None:
-        """Feed an opening, and get ready to draw behind it."""
-
-    def run(self, pasts: Sequence[KVCache], steps: int) -> list[DecodedTokens]:
-        """`steps` ids, or fewer at the end, for each of the requests, all started."""
+    def decode(self, pasts: Sequence[KVCache], steps: int = 1) -> list[DecodedTokens]:
+        """`steps` ids, or fewer at the end, for each of different requests, all started, as each
+        would draw them alone. When it raises no id has been drawn.
+        """

@@ -5,7 +5,7 @@ A pure function of its weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 import torch
@@ -14,17 +14,12 @@ from torch import Tensor, nn
 
 from ..checkpoint import assign, bare
 from ..mkldnn_linear import columns_first, prepack_linears
+from .decode import MAX_IDS_PER_TEXT_ID, MIN_IDS_PER_TEXT_ID, HostDecoding, Sample, StopCriteria
 from .dims import LmDims
 from .interface import KVCache, LanguageModel
 from .kv_cache import GROWTH_TOKENS, TorchKVCache
 
-MIN_IDS_PER_TEXT_ID, MAX_IDS_PER_TEXT_ID = (
-    2,
-    20,
-)  # the model's training limits, in speech ids per text id
 SOS, TASK = 0, 1  # rows of llm_embedding
-
-Sample = Callable[[Tensor, Sequence[int]], int]  # (scores (V,), ids so far) -> id
 
 
 class RmsNorm(nn.Module):
@@ -125,7 +120,7 @@ class Body(nn.Module):
         self.norm = RmsNorm(dims.hidden, dims.rms_eps)
 
 
-class Qwen2LM(nn.Module):
+class Qwen2LM(HostDecoding, nn.Module):
     """The language model.
 
     Every method is a function of its arguments and the weights; what a request has said so far is
@@ -263,35 +258,6 @@ class Qwen2LM(nn.Module):
         return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
-class StopCriteria:
-    """The ids of one segment as they are drawn: at least 2 and at most 20 per text id.
-
-    The end id is masked before the minimum; the other marks stop whenever `sample` returns them.
-    most: fewer ids than 20 per text id, if given.
-    """
-
-    def __init__(self, dims: LmDims, n_text: int, sample: Sample, most: int | None = None):
-        self._end, self._codes, self._sample = dims.end, dims.speech_codes, sample
-        self.least, self.most = (
-            MIN_IDS_PER_TEXT_ID * n_text,
-            MAX_IDS_PER_TEXT_ID * n_text if most is None else most,
-        )
-        self.ids: list[int] = []
-        self.is_over = self.most < 1
-
-    def draw(self, scores: Tensor) -> int | None:
-        """scores: (rows,), written to. The next id, or None at the end."""
-        if len(self.ids) < self.least:
-            scores[self._end] = -torch.inf
-        chosen = self._sample(scores, self.ids)
-        if chosen >= self._codes:
-            self.is_over = True
-            return None
-        self.ids.append(chosen)
-        self.is_over = len(self.ids) >= self.most
-        return chosen
-
-
 def generate(
     lm: LanguageModel,
     cache: KVCache,
@@ -305,7 +271,11 @@ def generate(
       stops the work.
     """
     drawing = (
-        sample if isinstance(sample, StopCriteria) else StopCriteria(lm.dims, len(text), sample)
+        sample
+        if isinstance(sample, StopCriteria)
+        else StopCriteria(
+            lm.dims, sample, MIN_IDS_PER_TEXT_ID * len(text), MAX_IDS_PER_TEXT_ID * len(text)
+        )
     )
     cache.reserve(len(text) + 1 + len(prompt_speech) + drawing.most)
     scores = lm.step(lm.prefill_embeddings(text, prompt_speech), cache)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from .decode import MAX_IDS_PER_TEXT_ID, Sample
 from .interface import KVCache, LanguageModel
-from .qwen2 import MAX_IDS_PER_TEXT_ID, SOS, TASK, Sample
+from .qwen2 import SOS, TASK
 
 
 class TextStream:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..checkpoint import assign, bare
 from ..dims_v1 import LmDimsV1
+from .decode import HostDecoding
 from .kv_cache import GROWTH_TOKENS, TorchKVCache
 from .qwen2 import SOS, TASK
 from .relative_cache import TextKVCache
@@ -26,7 +27,7 @@ from .relative_stack import RelativeStack
 READY = 1024  # positions that need no growing of tables: 15 s of speech behind a prompt
 
 
-class TextLM(nn.Module):
+class TextLM(HostDecoding, nn.Module):
     """How ids become what the layers of the body read, whoever computes those."""
 
     def __init__(self, dims: LmDimsV1, layers: int | None = None):

@@ -10,16 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from torch import Tensor
-
-from ..llm.interface import (
-    DecodedTokens,
-    DeviceSamplingModel,
-    KVCache,
-    LanguageModel,
-    SamplingRequest,
-)
-from ..llm.qwen2 import StopCriteria
+from ..llm.interface import DecodedTokens, KVCache, LanguageModel, SamplingRequest
 from ..llm.streaming_input import TextStream
 
 MAX_PENDING = 16  # text ids read ahead of the language model
@@ -31,7 +22,7 @@ Hears = Callable[[int], bool]
 
 class TokenSource:
     """ids: what the flow hears so far, appended to by the LM worker only. is_row: its next step
-    is a row of `step_many`.
+    is a row of `decode`.
     """
 
     ids: list[int]
@@ -74,74 +65,13 @@ class LMTokens(TokenSource):
         prefix: Callable[[], KVCache],
         text: Sequence[int],
         prompt_speech: Sequence[int],
-        drawing: StopCriteria,
+        sampling: SamplingRequest,
         hears: Hears | None = None,
     ):
-        self._lm, self._prefix, self._text, self._prompt_speech, self._drawing, self._hears = (
-            lm,
-            prefix,
-            text,
-            prompt_speech,
-            drawing,
-            hears,
-        )
-        self.ids, self.is_over = drawing.ids if hears is None else [], drawing.is_over
-        self.past: KVCache | None = None
-
-    @property
-    def last(self) -> int:
-        """The id that the language model is fed next, heard or not."""
-        return self._drawing.ids[-1]
-
-    def prefill_or_step(self) -> None:
-        """The opening, or one step alone."""
-        past = self.past
-        if self.is_joining:
-            opening = self._lm.prefill_embeddings(self._text, self._prompt_speech)
-            past = self._prefix().fork(opening.shape[1] + self._drawing.most)
-            scores = self._lm.step(opening, past)
-            self.past, self.is_joining = past, False
-        else:
-            scores = self._lm.step_many([self.last], [past])
-        self.draw(scores[0])
-
-    def draw(self, scores: Tensor) -> None:
-        """scores: (rows,) behind the last id."""
-        if not self.is_over:
-            chosen = self._drawing.draw(scores)
-            if self._hears is not None and chosen is not None and self._hears(chosen):
-                self.ids.append(chosen)
-        if self._drawing.is_over:
-            self.free()
-
-    def free(self) -> None:
-        self.is_over, self.past = True, None
-
-
-class DeviceLMTokens(TokenSource):
-    """A row of a model that draws by itself."""
-
-    is_joining = is_row = True
-
-    def __init__(
-        self,
-        lm: DeviceSamplingModel,
-        prefix: Callable[[], KVCache],
-        text: Sequence[int],
-        prompt_speech: Sequence[int],
-        draw: SamplingRequest,
-        hears: Hears | None = None,
-    ):
-        self._lm, self._prefix, self._text, self._prompt_speech, self._asked = (
-            lm,
-            prefix,
-            text,
-            prompt_speech,
-            draw,
-        )
-        self._hears = hears
+        self._lm, self._prefix, self._text, self._prompt_speech = lm, prefix, text, prompt_speech
+        self.sampling, self._hears = sampling, hears
         self.ids: list[int] = []
-        self.is_over = draw.most < 1
+        self.is_over = sampling.most < 1
         self.past: KVCache | None = None
 
     def prefill_or_step(self) -> None:
@@ -149,21 +79,23 @@ class DeviceLMTokens(TokenSource):
         past = self.past
         if self.is_joining:
             opening = self._lm.prefill_embeddings(self._text, self._prompt_speech)
-            past = self._prefix().fork(opening.shape[1])
-            self._lm.start(opening, past, self._asked)
+            past = self._prefix().fork(
+                opening.shape[1] + (self.sampling.most if self._lm.positions is None else 0)
+            )
+            decoded = self._lm.start(opening, past, self.sampling)
             self.past, self.is_joining = past, False
         else:
-            self.draw(self._lm.run([past], 1)[0])
+            (decoded,) = self._lm.decode([past])
+        self.add(decoded)
 
-    def draw(self, spoken: DecodedTokens) -> None:
+    def add(self, decoded: DecodedTokens) -> None:
+        """Raises what went wrong in this row."""
+        if decoded.error is not None:
+            raise decoded.error
         if self.is_over:
             return
-        self.ids += (
-            spoken.ids
-            if self._hears is None
-            else [chosen for chosen in spoken.ids if self._hears(chosen)]
-        )
-        if spoken.over:
+        self.ids += [i for i in decoded.ids if self._hears is None or self._hears(i)]
+        if decoded.over:
             self.free()
 
     def free(self) -> None:

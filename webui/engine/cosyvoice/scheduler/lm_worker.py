@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
-from torch import Tensor
-
-from ..llm.interface import DecodedTokens, DeviceSamplingModel, KVCache, LanguageModel
+from ..llm.interface import LanguageModel
 from .chunk_schedule import LatencyProfile
 from .request_state import RequestState, SegmentState
 from .scheduler import Scheduler
 
 log = logging.getLogger(__name__)
-RUN_STEPS = 8  # taken at once by a model that draws: others wait so long to join
 IN_HAND_S = 1.0  # a listener with this much sound can spare its turn to a first sound
 
 Turn = list[tuple[RequestState, SegmentState]]
@@ -130,14 +126,17 @@ class LMWorker:
         )
         if not rows:
             return
+        with self._scheduler.lock:
+            room = min(request_state.next_decode_segment()[1] for request_state, _ in rows)
+        count = max(1, min(self._lm.max_steps, room))
         try:
-            count, given = self._given(rows, pasts)
+            decoded = self._lm.decode(pasts, count)
         except Exception as error:
             self._one_by_one(rows, error)
             return
-        for (request_state, segment), row in zip(rows, given, strict=True):
+        for (request_state, segment), row in zip(rows, decoded, strict=True):
             try:
-                segment.source.draw(row)
+                segment.source.add(row)
             except Exception as error:
                 self._fail(request_state, error)
         took = time.perf_counter() - began
@@ -148,24 +147,6 @@ class LMWorker:
         )
         self.s_per_id += 0.05 * (each - self.s_per_id) if self.s_per_id else each
         self._tell(rows, "tokens", took)
-
-    def _given(
-        self, rows: Turn, pasts: list[KVCache]
-    ) -> tuple[int, Sequence[Tensor] | list[DecodedTokens]]:
-        """How many steps were taken, and what they gave each row: scores, or the ids themselves
-        from a model that draws.
-        """
-        if not isinstance(self._lm, DeviceSamplingModel):
-            return 1, self._lm.step_many([segment.source.last for _, segment in rows], pasts).cpu()
-        with self._scheduler.lock:
-            count = max(
-                1,
-                min(
-                    RUN_STEPS,
-                    *(request_state.next_decode_segment()[1] for request_state, _ in rows),
-                ),
-            )
-        return count, self._lm.run(pasts, count)
 
     def _one_by_one(self, rows: Turn, error: Exception) -> None:
         """Together they failed: each steps alone, and only those fail that still do."""
