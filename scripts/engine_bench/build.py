@@ -122,7 +122,7 @@ def _torch(dims: LmDims, state: State, place: DeviceConfig) -> Qwen2LM:
 def _int8(dims: LmDims, state: State, place: DeviceConfig) -> LanguageModel:
     from webui.engine.cosyvoice.int8 import runtime, weights  # ONNX Runtime is only needed here
 
-    return runtime.Int8Lm(dims, weights.of(dims, state), place.lm_threads, min(2, cores()))
+    return runtime.Int8Lm(dims, weights.qwen2(dims, state), place.lm_threads, min(2, cores()))
 
 
 def forget(path: Path) -> None:

@@ -21,10 +21,11 @@ from webui.engine.cosyvoice.device import DeviceConfig
 from webui.engine.cosyvoice.dims_v1 import StackDims
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.engine.cosyvoice.int8 import converted
-from webui.engine.cosyvoice.int8.relative_runtime import FORM, Int8TextLm, fits
-from webui.engine.cosyvoice.int8.relative_weights import of
+from webui.engine.cosyvoice.int8.converted import RELATIVE, fits
+from webui.engine.cosyvoice.int8.runtime import Int8TextLm
+from webui.engine.cosyvoice.int8.weights import relative
 from webui.engine.cosyvoice.llm.text_lm import RelativeLM
-from webui.engine.cosyvoice.v1 import SPEC
+from webui.engine.cosyvoice.v1 import SPEC, language_model
 from webui.errors import NotReady
 
 torch.set_num_threads(1)
@@ -38,7 +39,7 @@ def published() -> dict[str, torch.Tensor]:
 
 
 def made(state) -> Int8TextLm:
-    return Int8TextLm.made(DIMS, of(DIMS, state))
+    return Int8TextLm.made(DIMS, relative(DIMS, state))
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +136,17 @@ def root(tmp_path) -> Path:
 
 
 def test_it_is_converted_once_and_loads_the_same(root):
-    place, shares = DeviceConfig("cpu", "fp32", "test", lm="int8"), []
+    place, told = DeviceConfig("cpu", "fp32", "test", lm="int8"), []
     spec = SPEC.read_spec(root, 10)
-    assert fits(spec.lm) and not converted.is_there(root, spec.lm, form=FORM)
-    first = Int8TextLm.load(root, spec.lm, place, shares.append)
+    assert fits(spec.lm.body) and not converted.is_there(root, spec.lm, form=RELATIVE)
+    first = language_model(root, spec.lm, place, lambda share, *words: told.append(share))
     (root / "llm.pt").unlink()
-    again = Int8TextLm.load(root, spec.lm, place, lambda share: pytest.fail("converted again"))
-    assert shares[-1] == 1.0 and converted.is_there(root, spec.lm, form=FORM)
+    again = language_model(root, spec.lm, place, lambda *told: pytest.fail("converted again"))
+    assert (
+        isinstance(again, Int8TextLm)
+        and told[-1] == 0.6
+        and converted.is_there(root, spec.lm, form=RELATIVE)
+    )
     vector = torch.ones(192)
     scores = [
         lm.step(lm.prefill_embeddings([3, 4], [5]), lm.prefix([6], vector)) for lm in (first, again)
@@ -152,7 +157,7 @@ def test_it_is_converted_once_and_loads_the_same(root):
 def test_a_file_of_another_generation_is_not_taken(root):
     """The same name in a directory of the second generation holds another network."""
     spec = SPEC.read_spec(root, 10)
-    Int8TextLm.load(root, spec.lm, DeviceConfig("cpu", "fp32", "test", lm="int8"))
+    converted.load(root, spec.lm, form=RELATIVE)
     assert not converted.is_there(root, spec.lm), "its mark names the form"
 
 
@@ -160,11 +165,11 @@ def test_a_missing_tensor_is_named():
     state = published()
     del state["llm.encoders.1.self_attn.linear_pos.weight"]
     with pytest.raises(NotReady, match=r"llm\.pt.*linear_pos"):
-        of(DIMS, state)
+        relative(DIMS, state)
 
 
 def test_heads_that_do_not_fit_are_computed_by_torch():
-    assert not fits(replace(DIMS, body=StackDims(40, 5, 32, 2)))
+    assert not fits(StackDims(40, 5, 32, 2))
 
 
 def test_an_engine_speaks_with_it_and_beside_others_the_same(root):
@@ -173,7 +178,7 @@ def test_an_engine_speaks_with_it_and_beside_others_the_same(root):
     try:
         torch.set_num_threads(1)
         assert isinstance(engine._model.lm, Int8TextLm) and converted.is_there(
-            root, engine._model.spec.lm, form=FORM
+            root, engine._model.spec.lm, form=RELATIVE
         )
         voice = engine.preset("中文女")
         alone = whole(engine.stream(ask(mode="preset"), voice))

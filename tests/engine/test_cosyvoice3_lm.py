@@ -166,7 +166,7 @@ def test_what_the_flow_does_not_hear_is_drawn_all_the_same():
 
 def test_int8_is_near():
     state = as_speech_lm(published())
-    exact, quick = Qwen2LM.of(DIMS, state), Int8Lm(DIMS, weights.of(DIMS, state))
+    exact, quick = Qwen2LM.of(DIMS, state), Int8Lm(DIMS, weights.qwen2(DIMS, state))
     x = exact.prefill_embeddings(TEXT, PROMPT_SPEECH)
     wanted, found = (
         exact.step(x, exact.prefix(PROMPT_TEXT).fork()),

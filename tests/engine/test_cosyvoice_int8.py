@@ -50,7 +50,7 @@ def random_state(dims: LmDims = DIMS) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, np.ndarray]:
-    return weights.of(DIMS, random_state())
+    return weights.qwen2(DIMS, random_state())
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ class TestFile:
         state = random_state()
         state = {k: v if k != key else change(v) for k, v in state.items() if k != key or change}
         with pytest.raises(NotReady) as caught:
-            weights.of(DIMS, state)
+            weights.qwen2(DIMS, state)
         assert key in caught.value.en and word in caught.value.en and key in caught.value.zh
 
     def test_later_starts_need_no_onnx_package(self, model):

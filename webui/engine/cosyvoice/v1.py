@@ -20,7 +20,7 @@ from ..registry import GENERATIONS
 from . import file_checks
 from .checkpoint import COMPONENTS, DTYPES, component_state, marked
 from .config_v1 import LISTENER_ONNX, NEEDS_SPEAKERS, TITLE, YAML, ModelSizesV1, read_spec
-from .device import INT8, DeviceConfig
+from .device import INT8, DeviceConfig, cores
 from .dims_v1 import FRAME_SAMPLES, HOP_IDS, OVERLAP_IDS, RATE_HZ, LmDimsV1
 from .directory_contents import NEEDED, check_files, prompt_encoder_of
 from .flow.cfm_solver import CFMSolver
@@ -46,7 +46,7 @@ from .frontend.whisper_tokenizer import (
     MARK_END,
     WhisperTokenizer,
 )
-from .int8 import relative_runtime
+from .int8 import converted
 from .llm.interface import LanguageModel
 from .llm.text_lm import RelativeLM
 from .memory_plan import VOICE_S, MemoryPlan
@@ -215,8 +215,16 @@ def language_model(
     root: Path, dims: LmDimsV1, device_config: DeviceConfig, on_progress: Progress
 ) -> LanguageModel:
     """Raises NotReady."""
-    if device_config.lm == INT8 and relative_runtime.fits(dims):
-        return relative_runtime.Int8TextLm.load(root, dims, device_config, converting(on_progress))
+    if device_config.lm == INT8 and converted.fits(dims.body):
+        from .int8.runtime import Int8TextLm  # only where it computes
+
+        return Int8TextLm.made(
+            dims,
+            converted.load(root, dims, converting(on_progress), form=converted.RELATIVE),
+            device_config.dtype,
+            device_config.lm_threads,
+            min(2, cores()),
+        )
     if device_config.lm == INT8:
         log.warning(
             "heads of %d values are not for int8: torch computes the language model",
@@ -258,7 +266,7 @@ def costs(spec: ModelSizesV1, device_config: DeviceConfig) -> MemoryEstimate:
     return MemoryEstimate(
         mel + words + spec.lm.cache_bytes(PROMPT_TEXT_IDS, size),
         2 * words + mel,
-        relative_runtime.memory(spec.lm, size),
+        converted.relative_memory(spec.lm, size),
     )
 
 

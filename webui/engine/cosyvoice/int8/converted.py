@@ -26,7 +26,9 @@ from ..checkpoint import (
     source_of,
     write_checked,
 )
+from ..dims_v1 import LmDimsV1
 from ..llm.dims import LmDims
+from ..llm.text_lm import READY
 from .quantise import BLOCK
 from .slots import SlotDims
 
@@ -48,12 +50,21 @@ class ExportFormat:
 def _qwen2(
     dims: LmDims, state: Mapping[str, torch.Tensor], on_progress: Told
 ) -> dict[str, np.ndarray]:
-    from .weights import of  # brings in the onnx package, which no later start needs
+    from .weights import qwen2  # brings in the onnx package, which no later start needs
 
-    return of(dims, state, on_progress)
+    return qwen2(dims, state, on_progress)
+
+
+def _relative(
+    dims: LmDimsV1, state: Mapping[str, torch.Tensor], on_progress: Told
+) -> dict[str, np.ndarray]:
+    from .weights import relative
+
+    return relative(dims, state, on_progress)
 
 
 QWEN2 = ExportFormat("kaikou-int8-3", _qwen2)
+RELATIVE = ExportFormat("kaikou-int8-first-6", _relative)
 
 
 def file_in(root: Path, parts: Parts) -> Path:
@@ -119,6 +130,21 @@ def memory(dims: LmDims) -> int:
     per_layer = d.hidden * (2 * d.hidden + 2 * d.kv_heads * d.head_size + 3 * d.intermediate)
     linears = d.layers * per_layer + d.rows * d.hidden
     return int(linears * (2 + 4 / BLOCK)) + 2 * d.text_rows * d.hidden + 4 * d.rows * d.hidden
+
+
+def relative_memory(dims: LmDimsV1, size: int) -> int:
+    """Bytes of the first generation's: layers and head packed twice, their tables of positions, and
+    the text encoder in torch, `size` bytes per value.
+    """
+    d, e = dims.body, dims.encoder
+    linears = d.layers * (4 * d.hidden**2 + 2 * d.hidden * d.inner) + dims.rows * d.hidden
+    tables = 4 * d.layers * d.hidden * (d.hidden + READY)
+    encoder = (
+        e.layers * (5 * e.hidden**2 + 2 * e.hidden * e.inner)
+        + dims.text_rows * dims.text_width
+        + 2 * dims.rows * d.hidden
+    )
+    return int(linears * (2 + 4 / BLOCK)) + tables + encoder * size
 
 
 def is_there(

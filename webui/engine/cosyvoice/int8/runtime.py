@@ -1,20 +1,29 @@
-"""The int8 language model at work: the LanguageModel of llm/interface.py on ONNX Runtime, one
+"""The int8 language models at work: LanguageModels of llm/interface.py on ONNX Runtime, one
 thread, any number of requests at once.
+
+In the first generation text is encoded by torch, which is done once for a request; the layers
+behind it run in ONNX Runtime.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnxruntime
 import torch
 from torch import Tensor
 
+from ..dims_v1 import LmDimsV1, StackDims
 from ..llm.decode import HostDecoding
 from ..llm.dims import LmDims
+from ..llm.kv_cache import TorchKVCache
 from ..llm.qwen2 import SOS, TASK
+from ..llm.relative_cache import TextKVCache
+from ..llm.text_lm import READY, TextLM
+from ..relative_attention import sinusoid
 from .large_pages import large_pages
 from .slots import SlotDims, SlotKVCache, Slots
 
@@ -22,10 +31,14 @@ from .slots import SlotDims, SlotKVCache, Slots
 # endings of values that are the other one's, and tables.
 GRAPHS = {"graph.steps": (".bytes", ".gains"), "graph.passage": (".codes", ".scales")}
 TABLES = {"text": "table.text", "speech": "table.speech", "mark": "table.mark"}
+POSITIONS = "table.positions"  # of every relative layer: what heads hear of a distance's sines
+TEXT = "table.text."  # the published tensors of the first generation that torch computes with
+LAYERS = "llm.encoders."  # the others of them
+Arrays = Mapping[str, np.ndarray]
 
 
 class Int8Body(HostDecoding, ABC):
-    """Layers and head at work. values: what `values.of` makes of the published weights. threads: of
+    """Layers and head at work. values: what weights.py makes of the published ones. threads: of
     a step, which waits for memory.
     passage_threads: of an opening, which computes, and for which a first sound waits.
     """
@@ -33,7 +46,7 @@ class Int8Body(HostDecoding, ABC):
     def __init__(
         self,
         dims: SlotDims,
-        values: Mapping[str, np.ndarray],
+        values: Arrays,
         threads: int = 1,
         passage_threads: int = 1,
     ):
@@ -49,8 +62,14 @@ class Int8Body(HostDecoding, ABC):
         self.calls = 0
 
     @abstractmethod
-    def position_inputs(self, count: int) -> Mapping[str, np.ndarray]:
+    def position_inputs(self, count: int) -> Arrays:
         """The graphs' inputs that tell where a position is, for so many."""
+
+    def call_inputs(self, last: np.ndarray, n: int, longest: int) -> Arrays:
+        """Those that are other ones at every call of rows with n positions each, the last of them
+        at `last` (rows,), where the longest slot has `longest`.
+        """
+        return {}
 
     def new_cache(self, capacity: int = 0) -> SlotKVCache:
         past = SlotKVCache(self._slots)
@@ -83,6 +102,7 @@ class Int8Body(HostDecoding, ABC):
                 self._passage if is_passage else self._steps,
                 self._slots,
                 self._positions,
+                self.call_inputs,
                 first,
                 stop,
             )
@@ -93,14 +113,14 @@ class Int8Lm(Int8Body):
     def __init__(
         self,
         dims: LmDims,
-        values: Mapping[str, np.ndarray],
+        values: Arrays,
         threads: int = 1,
         passage_threads: int = 1,
     ):
         self._tables = {kind: torch.from_numpy(values[name]) for kind, name in TABLES.items()}
         super().__init__(dims, values, threads, passage_threads)
 
-    def position_inputs(self, count: int) -> Mapping[str, np.ndarray]:
+    def position_inputs(self, count: int) -> Arrays:
         return dict(zip(("cos", "sin"), _turns(self.dims, count), strict=True))
 
     def special_embedding(self, which: int) -> Tensor:
@@ -134,6 +154,115 @@ class Int8Lm(Int8Body):
         return self.run(self.speech(ids)[0][:, None].numpy(), pasts)
 
 
+@dataclass(frozen=True)
+class BodyDims(StackDims):
+    """The layers, and the rows of the head behind them."""
+
+    rows: int
+
+    @classmethod
+    def of(cls, dims: LmDimsV1) -> BodyDims:
+        body = dims.body
+        return cls(body.hidden, body.heads, body.inner, body.layers, dims.rows)
+
+
+class RelativeBody(Int8Body):
+    """Rows of its tables are made as far as requests reach, and once for as many as most need."""
+
+    def __init__(
+        self,
+        dims: BodyDims,
+        values: Arrays,
+        threads: int = 1,
+        passage_threads: int = 1,
+    ):
+        self._made = [torch.zeros(dims.heads, 0, dims.head_size) for _ in range(dims.layers)]
+        self._weights = [
+            torch.from_numpy(values[f"{POSITIONS}.{layer}"]) for layer in range(dims.layers)
+        ]
+        super().__init__(dims, values, threads, passage_threads)
+        self._slots.make_room(READY - 1)
+
+    def call_inputs(self, last: np.ndarray, n: int, longest: int) -> Arrays:
+        """back (rows, heads, n, longest): how far each key lies behind each query; 0 for keys that
+        it does not see.
+        """
+        queries = last[:, None, None, None] + np.arange(1 - n, 1)[:, None]
+        back = np.maximum(queries - np.arange(longest), 0)
+        return {"back": back.repeat(self.dims.heads, 1)}
+
+    def position_inputs(self, count: int) -> Arrays:
+        """distances.L (heads, count, head_size): what the heads hear of a distance, scaled as their
+        scores are.
+        """
+        d, out = self.dims, {}
+        for layer, (made, weight) in enumerate(zip(self._made, self._weights, strict=True)):
+            waves = sinusoid(
+                torch.arange(made.shape[1], count, dtype=torch.float64), d.hidden
+            ).float()
+            rows = (waves @ weight.T * d.head_size**-0.5).view(-1, d.heads, d.head_size)
+            self._made[layer] = torch.cat([made, rows.transpose(0, 1)], 1)
+            out[f"distances.{layer}"] = self._made[layer].numpy()
+        return out
+
+
+class Int8TextLm(TextLM):
+    """The LanguageModel of llm/interface.py.
+
+    What it holds of the published weights is what makes the layers' input.
+    """
+
+    def __init__(self, dims: LmDimsV1):
+        super().__init__(dims, layers=0)
+        self.body: RelativeBody | None = None
+
+    @classmethod
+    def made(
+        cls,
+        dims: LmDimsV1,
+        values: Arrays,
+        dtype: torch.dtype = torch.float32,
+        threads: int = 1,
+        passage_threads: int = 1,
+    ) -> Int8TextLm:
+        """values: of `weights.relative`. dtype: of what torch computes."""
+        lm = cls.of(
+            dims,
+            {
+                name.removeprefix(TEXT): torch.from_numpy(array).to(dtype)
+                for name, array in values.items()
+                if name.startswith(TEXT)
+            },
+        )
+        lm.body = RelativeBody(BodyDims.of(dims), values, threads, passage_threads)
+        return lm
+
+    def new_cache(self, capacity: int = 0) -> TextKVCache:
+        return TextKVCache(
+            self.body.new_cache(capacity),
+            TorchKVCache(self.dims.encoder, 1, 1, self._like.dtype, self._like.device),
+        )
+
+    def _behind(self, x: Tensor, past: TextKVCache) -> TextKVCache:
+        self.body.run(x.float().numpy(), [past.body])
+        return TextKVCache(past.body.rest(), past.text)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, past: TextKVCache) -> Tensor:
+        """Row numbers (1, n, 1) behind `past`; log-probabilities after the last position, (1, rows)
+        fp32.
+        """
+        hidden = self.embedded(x, past)
+        return self.body.run(hidden.float().numpy(), [past.body])
+
+    @torch.no_grad()
+    def step_many(self, ids: Sequence[int], pasts: Sequence[TextKVCache]) -> Tensor:
+        """The pasts must be different ones."""
+        return self.body.run(
+            self.table[torch.as_tensor(ids)][:, None].float().numpy(), [past.body for past in pasts]
+        )
+
+
 class _Binding:
     """The session's inputs and outputs for the slots first..stop.
 
@@ -144,11 +273,13 @@ class _Binding:
         self,
         session: onnxruntime.InferenceSession,
         slots: Slots,
-        positions: Mapping[str, np.ndarray],
+        positions: Arrays,
+        call_inputs: Callable[[np.ndarray, int, int], Arrays],
         first: int,
         stop: int,
     ):
         self._session, self._slots, self._first, self._stop = session, slots, first, stop
+        self._call_inputs = call_inputs
         self._io = session.io_binding()
         self._last, self._spread, self._longest = (
             np.zeros(stop - first, np.int32),
@@ -180,8 +311,10 @@ class _Binding:
         self._spread[:] = 0
         self._spread[rows] = range(len(at))
         scores = np.empty((len(at), self._slots.dims.rows), np.float32)
-        self._io.bind_ortvalue_input("x", _value(np.ascontiguousarray(x)))
-        self._io.bind_ortvalue_input("rows", _value(rows))
+        given = {"x": np.ascontiguousarray(x), "rows": rows}
+        given |= self._call_inputs(self._last[rows], n, int(self._longest))
+        for name, array in given.items():
+            self._io.bind_ortvalue_input(name, _value(array))
         self._io.bind_ortvalue_output("scores", _value(scores))
         self._session.run_with_iobinding(self._io)
         return scores
@@ -199,9 +332,7 @@ def _turns(dims: LmDims, positions: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles), np.sin(angles)
 
 
-def _session(
-    values: Mapping[str, np.ndarray], graph: str, threads: int
-) -> onnxruntime.InferenceSession:
+def _session(values: Arrays, graph: str, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
