@@ -73,4 +73,5 @@ export function translate(el) {
     e.title = t(e.dataset.tip);
   });
 }
-export const send = (name, what) => live[name]?.trigger("act", what); // to Python, by Gradio's own queue
+// to Python, by Gradio's own queue
+export const send = (name, what) => live[name]?.trigger("act", what);

@@ -5,7 +5,7 @@ export const esc = s => String(s ?? "").replace(/[&<>"']/g, c => `&#${c.charCode
 /* The first of `values` that is known: an address and a browser's memory may hold anything. */
 export const firstOf = (known, ...values) => values.find(v => known.includes(v));
 
-/* A sentence with its places filled: {n} is what `vars` holds, {n|day|days} the form that fits it. */
+/* A sentence with its places filled: {n} is what `vars` holds, {n|day|days} the form that fits. */
 export const fill = (sentence, vars = {}) =>
   sentence.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (_, k, one, many) =>
     one === undefined ? (vars[k] ?? "") : +vars[k] === 1 ? one : many

@@ -279,7 +279,8 @@ player.canBuiltin = () =>
   ["notready", "stalled", "fault"].includes(F.info?.code);
 player.wait = on => worker.postMessage({ op: "wait", on });
 player.save = () => {
-  if (player.url) return (hooks.saveAs || player.download)(player.url); // in the format that the page's menu names
+  // in the format that the page's menu names
+  if (player.url) return (hooks.saveAs || player.download)(player.url);
   if (F.received) worker.postMessage({ op: "save", label: t("takes.label") });
 };
 player.download = (url, name = "") => {

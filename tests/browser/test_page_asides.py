@@ -193,7 +193,10 @@ def test_a_transcript_of_another_clip_is_asked_about(chrome, studio):
 def test_noise_that_comes_and_goes_is_cleaned_otherwise(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         p.clip_in(clip(4, noise=0.02))
-        clean_queries = lambda: [r.split("audio?")[1] for r in p.requests if "&varying=" in r]  # noqa: E731
+
+        def clean_queries():
+            return [r.split("audio?")[1] for r in p.requests if "&varying=" in r]
+
         p.page.evaluate("document.querySelector('.kk-details').open = true")
         p.page.click("[data-do=ab][data-v=b]")
         p.page.wait_for_function("KK.listen.playing")

@@ -215,7 +215,9 @@ def test_a_draft_is_made_once_changed_and_saved(studio):
 
 
 def test_who_wishes_for_it_hears_that_a_machine_spoke(studio):
-    request_of = lambda owner, text, **kw: speak(studio, text, owner=owner, **kw)[0].request  # noqa: E731
+    def request_of(owner, text, **kw):
+        return speak(studio, text, owner=owner, **kw)[0].request
+
     assert "AI" not in request_of(ME, "Hello there.").segments[-1]
     studio.takes.notice(ME, True)
     request = request_of(ME, "Hello there.")
