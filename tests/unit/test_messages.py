@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -24,6 +25,7 @@ TREES = {
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 NODES = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree)]
+HAN = re.compile(r"[\u4e00-\u9fff]")
 RESERVED = {"code", "param", "retry_after_s"}
 CLIP_KEYS = {f"clip.{code}{tail}" for code in CLIP_CODES for tail in ("", ".fix")}
 
@@ -93,7 +95,7 @@ def test_the_tables_are_of_one_kind():
     for key, en in EN.items():
         zh = ZH[key]
         assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", key), key
-        assert en.strip() and zh.strip() and not re.search(r"[\u4e00-\u9fff]", en), key
+        assert en.strip() and zh.strip() and not HAN.search(en), key
         assert "!" not in en and "！" not in zh, key
         assert places(en) == places(zh), key
         assert not re.search(r"[{}]", _PLACE.sub("", en + zh)), f"{key}: a place nobody fills"
@@ -119,6 +121,27 @@ def test_every_key_can_be_read_where_it_is_used():
             ), f"{where} {name}"
             if isinstance(node, ast.Call):
                 assert name_of(node.func) in ("message", "Message"), f"{where} {name}"
+
+
+def literal(node: ast.expr) -> str:
+    """What of a string, or of an f-string, stands in the code."""
+    pieces = getattr(node, "values", [node]) if isinstance(node, ast.JoinedStr) else [node]
+    values = (getattr(piece, "value", None) for piece in pieces)
+    return "".join(value for value in values if isinstance(value, str))
+
+
+def test_no_sentence_stands_in_the_code():
+    """English beside Chinese; what a model is told to speak like is none."""
+    for path, node in NODES:
+        if path.endswith("instruction_formats.py") or not path.startswith("webui/"):
+            continue
+        if isinstance(node, ast.Call | ast.Tuple):
+            parts = node.args if isinstance(node, ast.Call) else node.elts
+            if isinstance(node, ast.Tuple) and len(parts) != 2:
+                continue  # sentences to speak
+            for english, chinese in pairwise(map(literal, parts)):
+                is_pair = " " in english.strip() and not HAN.search(english) and HAN.search(chinese)
+                assert not is_pair, f"{path}:{node.lineno} {english}"
 
 
 def test_every_sentence_is_used():

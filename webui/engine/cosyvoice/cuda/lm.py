@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ....errors import EngineFault
+from ....messages import message
 from ..llm.interface import DecodedTokens, SamplingRequest
 from ..llm.kv_cache import TorchKVCache
 from ..llm.qwen2 import Qwen2LM, rotate
@@ -174,7 +175,7 @@ class CapturedLM:
         self.log = torch.full((self.sizes.run, count), NONE, device=like.device)
         self.at = torch.zeros(1, dtype=torch.long, device=like.device)  # row of the log
         self.draws = DeviceSampler(count, self.positions, rule or RasRule(), lm.dims, like.device)
-        self.slots = Allocator(count, ("requests of the language model", "语言模型请求"))
+        self.slots = Allocator(count, message("gpu_memory.requests"))
         self.rows: weakref.WeakKeyDictionary[TorchKVCache | TextKVCache, Row] = (
             weakref.WeakKeyDictionary()
         )
