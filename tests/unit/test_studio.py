@@ -70,6 +70,7 @@ def speak(studio, text="Hello there.", instruction="seconds=1", **kw):
 def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
     """The page asks for the list of takes once, when it has heard the end."""
     from webui.api.speech_response import _stream
+    from webui.studio.job_reader import Pacing
 
     may_save, record = threading.Event(), studio.takes.record
     monkeypatch.setattr(studio.takes, "record", lambda job: (may_save.wait(20), record(job)))
@@ -78,7 +79,7 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
     )
 
     async def read() -> bool:
-        pieces, got = _stream(studio, job, False, float("inf")), 0
+        pieces, got = _stream(studio, job, False, Pacing(UNLIMITED)), 0
         while got < 2 * RATE:
             got += len(await anext(pieces))
         end = asyncio.ensure_future(anext(pieces, None))

@@ -87,13 +87,15 @@ class Connection:
         def tell(op: str) -> None:
             if self._holder.error is not None:
                 return  # the right to be here has ended
-            job = self._reader.job if self._reader is not None else None
-            if op == "takes" and job is not None and job.snapshot().state in ("saving", "done"):
-                return  # the end of its own stream says so
             news.add(task := loop.create_task(self._socket.tell({"op": op})))
             task.add_done_callback(news.discard)
 
         def wake(op: str) -> None:
+            # asked here, in the thread that writes the take: once that is done the stream may end
+            # before the loop comes to `tell`
+            job = self._reader.job if self._reader is not None else None
+            if op == "takes" and job is not None and job.snapshot().state in ("saving", "done"):
+                return  # the end of its own stream says so
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(tell, op)
 
