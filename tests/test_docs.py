@@ -290,7 +290,8 @@ PACKAGE_OF = {
 }  # where the import has another name than the package
 # reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not
 # there
-OPTIONAL = {"pykakasi"}
+# of a fleet's machines only: requirements-cluster.txt
+OPTIONAL = {"pykakasi", "ray"}
 
 
 @pytest.mark.parametrize(

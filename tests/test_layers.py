@@ -34,7 +34,9 @@ ALLOWED = {
     "ui": NOUNS | {"", "files", "studio"},
     "client": WORDS | {""},
     "doctor": {"errors", "files", "settings", "engine", "store", "app"},
-    "app": NOUNS | {"", "files", "logs", "text", "audio", "engine", "store", "studio", "api", "ui"},
+    "cluster": NOUNS | {"", "logs", "frames", "engine", "studio", "app"},
+    "app": NOUNS
+    | {"", "files", "logs", "text", "audio", "engine", "store", "studio", "api", "ui", "cluster"},
     "__main__": NOUNS | {"", "logs", "app"},
 }
 HEAVY = ("torch", "torchaudio", "modelscope", "onnxruntime", "transformers")

@@ -79,6 +79,7 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
     config = uvicorn.Config(
         app,
         http=connection(settings.limits.unread_s),
+        loop="asyncio",  # also where another package brings uvloop
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -19,7 +19,7 @@ from . import api
 from .engine.base import Engine
 from .engine.registry import engine_of, is_model
 from .files import MANIFEST
-from .settings import EngineChoice, Settings
+from .settings import FLEET, EngineChoice, Settings
 from .store import doctor_reports
 from .store.model_dirs import Installed, find, first, remember, remembered
 from .store.model_files import Model, ModelFetcher, read_manifest
@@ -108,8 +108,15 @@ def engine_makers(settings: Settings, model_library: ModelLibrary | None = None)
             ),
         )
 
+    def fleet() -> Engine:
+        from .cluster.remote import ClusterEngine
+
+        return ClusterEngine(settings.engine.name.removeprefix(FLEET), settings.engine.fleet_key)
+
     if settings.engine.name == "builtin":
         return [builtin]
+    if settings.engine.name.startswith(FLEET):
+        return [fleet]
     model = first_model(settings)
     cosyvoice = (
         model_library.maker(model)
@@ -168,7 +175,7 @@ def set_models(studio: Studio, settings: Settings) -> None:
     """Tell the studio of the models there are, and let the page fetch those that are not: a
     directory that has all the names of one is somebody's own and is never touched.
     """
-    if settings.engine.name == "builtin":
+    if settings.engine.name == "builtin" or settings.engine.name.startswith(FLEET):
         return
     offers = _offers(settings) if settings.engine.name == "auto" else {}
     own = settings.paths.model_dir.name

@@ -71,8 +71,11 @@ class Limits:
 class EngineChoice:
     """Which engine speaks, and how it uses the machine."""
 
-    # auto, builtin, or a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3
+    # auto, builtin, a generation: cosyvoice1 (the 300M), cosyvoice2, cosyvoice3; or ray://HOST:PORT,
+    # a fleet
     name: str = "auto"
+    # what the fleet asks studios for; "" where it asks for nothing
+    fleet_key: str = ""
     # folder below the model directory to begin with; "" = the one chosen last, or the first there
     # is
     model: str = ""
@@ -130,6 +133,8 @@ class Settings:
     paths: Paths = field(default_factory=Paths)
 
 
+ENGINES = ("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3")
+FLEET = "ray://"  # before the HOST:PORT of a fleet (webui/cluster)
 SECTIONS = {f.name: f.default_factory for f in fields(Settings)}  # name -> dataclass
 FLAGS = {
     "host": "server.host",
@@ -143,6 +148,13 @@ FLAGS = {
     "model_dir": "paths.model_dir",
     "data_dir": "paths.data_dir",
 }
+
+
+def engine_name(text: str) -> str:
+    """One of ENGINES, or ray://HOST:PORT. Raises argparse's error."""
+    if text not in ENGINES and not re.fullmatch(r"ray://[\w.-]+:\d{1,5}", text):
+        raise argparse.ArgumentTypeError(f"{', '.join(ENGINES)} or ray://HOST:PORT")
+    return text
 
 
 def parser() -> argparse.ArgumentParser:
@@ -161,8 +173,10 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--engine",
-        choices=("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3"),
-        help="which voice engine speaks (default auto) / 语音引擎",
+        type=engine_name,
+        metavar="ENGINE",
+        help=f"which voice engine speaks: {', '.join(ENGINES)}, or ray://HOST:PORT, a fleet"
+        " (default auto) / 语音引擎，或语音集群",
     )
     p.add_argument(
         "--model-dir",

@@ -67,12 +67,29 @@ class Slot:
         return None if written.is_starved else max(self.step_since_s, written.fed_s)
 
 
+def open_stream(engine: Engine, job: SpeechJob, prompt: Prompt, lane: int) -> Iterator[Chunk]:
+    """What speaks `job`; `lane` is ALONE for a text that the engine reads while it arrives."""
+    if job.source is not None:
+        return engine.convert(job.request, prompt, job.source.samples, job.source.rate, lane)
+    if job.written is not None:
+        return TextSourceStream(
+            engine, job.request, prompt, job.written, None if lane == ALONE else lane
+        )
+    return engine.stream(job.request, prompt, lane)
+
+
 class Scheduler:
-    def __init__(self, engine: Engine, stall_s: float):
-        self.engine, self._stall_s = engine, stall_s
+    """open_stream: makes a job's stream; a replica of a fleet has jobs of its own kind."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        stall_s: float,
+        open_stream: Callable[..., Iterator[Chunk]] = open_stream,
+    ):
+        self.engine, self._stall_s, self._open_stream = engine, stall_s, open_stream
         about = engine.describe()
         self.n_lanes = about.lanes
-        self.max_open = about.streams or math.inf
         self.speed = (
             about.speed
         )  # of lanes that share one device, together; 0 where each lane has its own
@@ -161,6 +178,11 @@ class Scheduler:
             spare_load = HEADROOM * self.load_factor * self.n_lanes - sum(open_rtfs)
             count = max(2, len(open_rtfs) + int(spare_load / rtf))
         return min(count, self.n_wanting_audio + self.n_free)
+
+    @property
+    def max_open(self) -> float:
+        """Of a fleet this changes with its machines."""
+        return self.engine.describe().streams or math.inf
 
     @property
     def n_free(self) -> float:
@@ -296,7 +318,9 @@ class Scheduler:
             if job.is_cancelled:
                 raise Cancelled()
             if slot.stream is None:
-                slot.stream = self._open(slot)
+                slot.stream = self._open_stream(self.engine, job, slot.prompt, slot.lane)
+            if hasattr(slot.stream, "slack_s"):  # whoever makes it has other listeners too
+                slot.stream.slack_s = job.due_s() - began
             chunk = next(slot.stream, None)
             if job.is_over:
                 self._end(slot)  # the watch has given up on this step
@@ -332,22 +356,6 @@ class Scheduler:
                 if now_s > job.due_s()
                 else min(1.0, self.load_factor + IN_TIME_GIVES)
             )
-
-    def _open(self, slot: Slot) -> Iterator[Chunk]:
-        job = slot.job
-        if job.source is not None:
-            return self.engine.convert(
-                job.request, slot.prompt, job.source.samples, job.source.rate, slot.lane
-            )
-        if job.written is not None:
-            return TextSourceStream(
-                self.engine,
-                job.request,
-                slot.prompt,
-                job.written,
-                None if slot.lane == ALONE else slot.lane,
-            )
-        return self.engine.stream(job.request, slot.prompt, slot.lane)
 
     def _end(self, slot: Slot) -> None:
         with self._change:

@@ -1,0 +1,93 @@
+"""An engine whose streams are spoken by a replica elsewhere keeps the contract of every engine: the
+tone engine, and CosyVoice2 with small random weights.
+"""
+
+import time
+
+import numpy as np
+import pytest
+
+from tests.engine.contract import EngineContract, ask, whole
+from tests.engine.fake import RATE, FakeEngine
+from tests.engine.fleet import STALL_S, joined, served
+from tests.engine.tensors import voices_kept
+from webui.cluster.replica import Replica
+
+
+@pytest.fixture(scope="module")
+def tone():
+    engine = FakeEngine(lanes=3)
+    engine.start()
+    replica = Replica(engine, STALL_S)
+    with served(replica) as port, joined(port) as cluster:
+        yield engine, replica, cluster
+    engine.close()
+
+
+def wait_forgotten(cluster):
+    """Until every replica has confirmed what was to be forgotten."""
+    end = time.monotonic() + 20
+    while cluster.n_unconfirmed and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not cluster.n_unconfirmed
+
+
+class TestClusterFake(EngineContract):
+    def kept(self, engine):
+        wait_forgotten(engine)
+        return dict(self.there.kept), len(self.replica.prompts)
+
+    @pytest.fixture
+    def engine(self, tone):
+        self.there, self.replica, cluster = tone
+        return cluster
+
+    @pytest.fixture
+    def reference(self):
+        return np.sin(np.arange(RATE * 4) / 20).astype(np.float32), RATE, "hello", "en"
+
+    @pytest.fixture
+    def prompt(self, engine, reference):
+        return engine.encode(*reference)
+
+
+@pytest.fixture(scope="module")
+def cosyvoice(small_model):
+    from webui.engine.cosyvoice.engine import CosyVoiceEngine
+
+    engine = CosyVoiceEngine(small_model, device="cpu")
+    engine.start()
+    with served(Replica(engine, STALL_S)) as port, joined(port) as cluster:
+        yield engine, cluster
+    engine.close()
+
+
+class TestClusterCosyVoice(EngineContract):
+    def kept(self, engine):
+        wait_forgotten(engine)
+        return voices_kept()
+
+    @pytest.fixture
+    def engine(self, cosyvoice):
+        self.there, cluster = cosyvoice
+        return cluster
+
+    @pytest.fixture
+    def reference(self):
+        t = np.arange(16000 * 4) / 16000
+        hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
+        return (
+            (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32),
+            16000,
+            "",
+            "en",
+        )
+
+    @pytest.fixture
+    def prompt(self, engine, reference):
+        return engine.encode(*reference)
+
+    def test_the_replica_makes_the_samples_of_an_engine_in_the_studio(self, engine, prompt):
+        assert np.array_equal(
+            whole(engine.stream(ask(), prompt)), whole(self.there.stream(ask(), prompt))
+        )

@@ -1,0 +1,251 @@
+"""The iterator of one request that a replica speaks, and what happens when that replica dies: the
+request is given to another one, which makes the same samples from the same seed and version; what
+was heard already is made again, compared and left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from queue import SimpleQueue
+
+import numpy as np
+
+from ..engine.remote.protocol import chunk_of, words_of, words_of_prompt
+from ..errors import Cancelled, EngineFault, EngineStalled, KaikouError
+from ..types import Chunk, Prompt, SpeechRequest
+from .connection import Connection, Lost
+from .messages import WINDOW, Damaged
+from .prompts import key_of
+
+log = logging.getLogger(__name__)
+MAX_TRIES = 3  # of one request: a text that kills every replica is told after these
+
+
+def replay_differs() -> EngineFault:
+    return EngineFault("replay_differs")
+
+
+def fleet_lost() -> EngineFault:
+    return EngineFault("engine_lost.fleet")
+
+
+class Delivered:
+    """What the reader has, since the place from which a replay would begin."""
+
+    def __init__(self, segment: int):
+        self.segment, self.n_samples, self._hash = segment, 0, hashlib.blake2b()
+
+    def add(self, samples: np.ndarray) -> None:
+        self._hash.update(np.ascontiguousarray(samples, np.float32).data)
+        self.n_samples += len(samples)
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+class PieceLog:
+    """The pieces of a text that is still being written, kept so that another replica can read them
+    from the beginning. Taken from the writer in a thread of its own, which may wait.
+    """
+
+    def __init__(self, pieces: Iterator[str]):
+        self._pieces, self._taken = pieces, []
+        self._wanted: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="cluster-text", daemon=True).start()
+
+    def want(self, connection: Connection, n: int) -> None:
+        """Piece `n` shall be sent on `connection`."""
+        self._wanted.put((connection, n))
+
+    def close(self) -> None:
+        self._wanted.put(None)
+
+    def _run(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            connection, n = wanted
+            while len(self._taken) <= n:
+                self._taken.append(self._next())
+            try:
+                connection.send({"op": "piece", **self._taken[n]})
+            except Lost:
+                continue  # its stream asks again from another replica
+
+    def _next(self) -> dict:
+        try:
+            return {"text": next(self._pieces, None)}
+        except KaikouError as error:
+            return {"error": error.to_dict()}
+        except Exception:  # of whoever writes the text
+            log.exception("a text that was still arriving broke off")
+            return {"error": EngineFault().to_dict()}
+
+
+class ClusterStream:
+    """connect(): a connection to some replica of the right version; raises Lost or KaikouError.
+
+    how: stream, convert or text. body: samples of the source of a conversion.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        how: str,
+        request: SpeechRequest,
+        prompt: Prompt,
+        body: bytes | memoryview = b"",
+        rate: int = 0,
+        pieces: Iterator[str] | None = None,
+    ):
+        self._connect, self._how, self._prompt, self._body = connect, how, prompt, body
+        self.request, self._rate = request, rate
+        self._pieces = PieceLog(pieces) if pieces is not None else None
+        self._connection: Connection | None = None
+        self._n_taken = 0  # chunks of the present connection
+        self._n_pieces = 0
+        self._number = self._start = 0  # of the next chunk
+        self._delivered: Delivered | None = None
+        self._skip: Delivered | None = None  # what a replay has made again so far
+        self._tries = 0
+        self._is_over = self._is_cancelled = False
+        self.slack_s: float | None = None  # how long the listener still has sound
+        self.n_replays = 0
+
+    def __iter__(self) -> ClusterStream:
+        return self
+
+    def __next__(self) -> Chunk:
+        if self._is_over:
+            raise StopIteration
+        try:
+            while True:
+                try:
+                    chunk = self._deliver(self._receive())
+                except (Lost, EngineStalled) as why:
+                    self._lose(why)
+                    continue
+                if chunk is not None:
+                    break
+        except BaseException:
+            self.close()
+            raise
+        if chunk.last:
+            self.close()
+        return chunk
+
+    def cancel(self) -> None:
+        """Any thread: the step under way, or else the next one, raises Cancelled."""
+        self._is_cancelled = True
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Idempotent, never waits; the replica frees the request's state after its present step."""
+        self._is_over = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if self._pieces is not None:
+            self._pieces.close()
+
+    def __del__(self):
+        self.close()
+
+    def _lose(self, why: Exception) -> None:
+        """The replica is gone. Raises Cancelled, or EngineFault when that was once too often."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if self._is_cancelled or self._is_over:
+            raise Cancelled from why
+        self._tries += 1
+        log.warning("request %s: its replica was lost (%s)", self.request.id, why)
+        if self._tries >= MAX_TRIES:
+            raise fleet_lost() from why
+
+    def _open(self) -> Connection:
+        """Raises Lost."""
+        connection = self._connection = self._connect()
+        if self._is_cancelled:
+            connection.close()
+            raise Lost
+        request = self.request
+        if self._delivered is not None:
+            self.n_replays += 1
+            self._skip = Delivered(self._delivered.segment)
+            if self._how == "stream":  # what comes before this segment need not be made again
+                request = replace(request, first_segment=self._delivered.segment)
+        self._n_taken = self._n_pieces = 0
+        words = {
+            "op": "open",
+            "how": self._how,
+            "request": words_of(request),
+            "rate": self._rate,
+            "key": key_of(self._prompt),
+            "credit": WINDOW,
+        }
+        connection.send(words, self._body)
+        return connection
+
+    def _receive(self) -> Chunk:
+        """Raises Lost, and the named error of the engine."""
+        if self._is_cancelled:
+            raise Lost
+        connection = self._connection
+        if connection is None:
+            connection = self._open()
+        elif self._n_taken:
+            slack_s = 0.0 if self._skip is not None else self.slack_s
+            slack_ms = None if slack_s is None else round(1000 * slack_s)
+            credit = self._n_taken + WINDOW
+            with contextlib.suppress(Lost):  # it may have sent the last chunk and closed
+                connection.send({"op": "next", "credit": credit, "slack_ms": slack_ms})
+        while True:
+            words, body = connection.receive()
+            op = words["op"]
+            if op == "chunk":
+                self._n_taken += 1
+                return chunk_of(words["chunk"], body)
+            if op == "prompt_wanted":
+                words = {"op": "prompt", "prompt": words_of_prompt(self._prompt)}
+                connection.send(words, self._prompt.data)
+            elif op == "text_wanted" and self._pieces is not None:
+                self._pieces.want(connection, self._n_pieces)
+                self._n_pieces += 1
+            else:
+                raise Damaged
+
+    def _deliver(self, chunk: Chunk) -> Chunk | None:
+        """The part of `chunk` that the reader does not have yet, numbered as the reader counts;
+        None where it has all of it.
+        """
+        samples = chunk.samples
+        if self._skip is not None:
+            samples = self._unheard(chunk)
+            if not len(samples):
+                return None
+        is_new_segment = self._delivered is not None and chunk.segment != self._delivered.segment
+        if self._delivered is None or (is_new_segment and self._how == "stream"):
+            self._delivered = Delivered(chunk.segment)
+        self._delivered.add(samples)
+        self._tries = 0
+        chunk = replace(chunk, number=self._number, start=self._start, samples=samples)
+        self._number, self._start = self._number + 1, self._start + len(samples)
+        return chunk
+
+    def _unheard(self, chunk: Chunk) -> np.ndarray:
+        """Raises EngineFault where a replay is not what was heard."""
+        n = min(len(chunk.samples), self._delivered.n_samples - self._skip.n_samples)
+        self._skip.add(chunk.samples[:n])
+        if self._skip.n_samples == self._delivered.n_samples:
+            if self._skip.digest() != self._delivered.digest():
+                raise replay_differs()
+            self._skip = None
+        elif chunk.last:
+            raise replay_differs()
+        return chunk.samples[n:]
