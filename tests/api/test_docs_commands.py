@@ -30,6 +30,7 @@ ARGUMENTS_ONLY = {
     "scripts/bench_first_sound.py": "a benchmark",
     "scripts/bench_first_load.py": "a benchmark",
     "tests.browser.test_journeys": "pytest runs the same walk",
+    "webui.cluster": "needs Ray; tests/engine/test_cluster_contract.py has replicas without it",
 }
 
 
@@ -70,7 +71,8 @@ def help_of(words):
 )
 def test_a_command_runs(page, words, studio, tmp_path):
     words = [w.replace(ADDRESS, studio.url) for w in words]
-    words = words[1:] if words[0] in (".venv/bin/python", "python", "bash") else words
+    words[0] = words[0].removeprefix(".venv/bin/")
+    words = words[1:] if words[0] in ("python", "bash") else words
     words = words[1:] if words[0] == "-m" else words
     if words[0] == "cd" or words[0] == "git":
         return
@@ -97,12 +99,15 @@ def test_a_command_runs(page, words, studio, tmp_path):
         assert words[0] in ARGUMENTS_ONLY, f"{page}: nobody runs this"
         if words[0] == "kaikou":
             words[0] = "./run.sh"  # the same options
-        if words[0] != "pip" and not words[0].startswith("tests."):
+        if words[0] == "webui.cluster":  # its own options, and those of run.sh
+            both = help_of([sys.executable, "-m", *words[:2]]) | help_of(["bash", "./run.sh"])
+            assert {w for w in words if w.startswith("--")} <= both
+        elif words[0] != "pip" and not words[0].startswith("tests."):
             program = "bash" if words[0].endswith(".sh") else sys.executable
             options = [w for w in words[1:] if w.startswith("--")]
             if words[0] != "scripts/test.sh":  # whose arguments are pytest's
                 assert set(options) <= help_of([program, words[0]]), words
-            paths = [w for w in words[1:] if "/" in w and not w.startswith("/")]
+            paths = [w for w in words[1:] if "/" in w and not w.startswith(("/", "ray://"))]
             assert [w for w in paths if not (ROOT / w).exists()] == []
 
 

@@ -2,6 +2,8 @@
 tone engine, and CosyVoice2 with small random weights.
 """
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -11,6 +13,7 @@ from tests.engine.contract import EngineContract, ask, whole
 from tests.engine.fake import RATE, FakeEngine
 from tests.engine.fleet import STALL_S, joined, served
 from tests.engine.tensors import voices_kept
+from tests.serve import ROOT, free_port, running
 from webui.cluster.replica import Replica
 
 
@@ -91,3 +94,37 @@ class TestClusterCosyVoice(EngineContract):
         assert np.array_equal(
             whole(engine.stream(ask(), prompt)), whole(self.there.stream(ask(), prompt))
         )
+
+
+def test_a_studio_speaks_through_a_fleet():
+    there = FakeEngine(lanes=2)
+    there.start()
+    with (
+        served(Replica(there, STALL_S)) as port,
+        running(engine=f"ray://127.0.0.1:{port}") as studio,
+        studio.client() as client,
+    ):
+        body = {"input": "Hello there.", "voice": "alloy", "response_format": "pcm"}
+        answer = client.post("/v1/audio/speech", json=body)
+        assert answer.status_code == 200 and answer.headers["X-Engine"] == "fake"
+        assert len(answer.content) > 24000 and there.opened == 1
+    there.close()
+
+
+def test_a_studio_without_its_fleet_ends_with_a_sentence():
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "webui",
+            "--engine",
+            "ray://127.0.0.1:1",
+            "--port",
+            str(free_port()),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 2 and "does not answer" in run.stderr and "语音集群" in run.stderr
