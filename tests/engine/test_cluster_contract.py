@@ -15,6 +15,7 @@ from tests.engine.fleet import STALL_S, joined, served
 from tests.engine.tensors import voices_kept
 from tests.serve import ROOT, free_port, running
 from webui.cluster.replica import Replica
+from webui.engine.espeak import EspeakEngine
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,23 @@ def test_a_studio_speaks_through_a_fleet():
         answer = client.post("/v1/audio/speech", json=body)
         assert answer.status_code == 200 and answer.headers["X-Engine"] == "fake"
         assert len(answer.content) > 24000 and there.opened == 1
+    there.close()
+
+
+def test_a_studio_speaks_through_a_fleet_of_the_built_in_voice():
+    """Which reads no transcript: what an engine need not have is not asked of it."""
+    there = EspeakEngine(2)
+    there.start()
+    with (
+        served(Replica(there, STALL_S)) as port,
+        running(engine=f"ray://127.0.0.1:{port}") as studio,
+        studio.client() as client,
+    ):
+        body = {"input": "Hello there.", "voice": "alloy", "response_format": "pcm"}
+        for mode in ("zero_shot", "cross_lingual"):
+            answer = client.post("/v1/audio/speech", json=body | {"mode": mode})
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["X-Engine"] == "builtin" and len(answer.content) > 24000
     there.close()
 
 

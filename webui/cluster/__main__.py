@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "--replicas",
         default="1",
         metavar="N|N..M",
-        help="machines' worth of engine, as many as the streams need / 副本数",
+        help="replicas of the engine, as many as the streams need / 副本数",
     )
     serve.add_argument(
         "--gpus-per-replica", type=float, default=0.0, metavar="N", help="0: none / 每副本 GPU 数"
@@ -55,9 +55,9 @@ def parser() -> argparse.ArgumentParser:
 
 def replicas(text: str) -> tuple[int, int]:
     """ "1..3" -> (1, 3), "2" -> (2, 2). Raises BadInput."""
-    low, _, high = text.partition("..")
+    low, dots, high = text.partition("..")
     try:
-        n = int(low), int(high or low)
+        n = int(low), int(high if dots else low)
     except ValueError:
         n = 0, 0
     if not 1 <= n[0] <= n[1]:

@@ -112,6 +112,7 @@ class RemoteJob:
 
 
 def open_stream(engine: Engine, job: RemoteJob, prompt: Prompt, lane: int) -> Iterator[Chunk]:
+    """What speaks `job`, as the scheduler asks for it."""
     if job.how == "convert":
         samples = np.frombuffer(bytearray(job.body), np.float32)
         return engine.convert(job.request, prompt, samples, job.source_hz, lane)

@@ -2,9 +2,9 @@
 `webui/frames.py`, a JSON object and raw bytes. Knows no sockets.
 
 From the replica: hello {protocol, engine, version, replica}, then for a stream prompt_wanted,
-text_wanted, chunk, end, error and beat; for a call answer or error.
-From the studio: open {how, request, prompt, credit, slack_ms}, prompt, next {credit, slack_ms},
-piece, beat; or call {name, ...}. Slack is relative, so the clocks of two machines never matter.
+text_wanted, chunk, error and beat, and the socket's end; for a call answer or error.
+From the studio: open {how, request, key, credit, slack_ms}, prompt, next {credit, slack_ms}, piece,
+close, beat; or call {name, ...}. Slack is relative, so the clocks of two machines never matter.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from .prompts import key_of
 from .stream import MAX_TRIES, ClusterStream, fleet_lost
 
 log = logging.getLogger(__name__)
-SCHEME = "ray://"
 ASK_S = 2.0  # between two questions of how the fleet is
 MAX_LANES = 64  # streams of one studio that may be stepped at the same moment
 VERSION_TRIES = 6  # replicas asked for one of the right version while a fleet is being renewed
@@ -44,7 +43,6 @@ class ClusterEngine:
         self._about: Abilities | None = None
         self._health = Health("starting", *message("fleet_asked"))
         self._closing = threading.Event()
-        self._asked = threading.Event()
         self._beats = Beats()
         self._streams: weakref.WeakSet[ClusterStream] = weakref.WeakSet()
         self._forgotten: set[str] = set()  # fingerprints that not every replica has confirmed
@@ -95,6 +93,8 @@ class ClusterEngine:
         n_cells = max(1, len({cell for load in loads for cell in load["cells"]}))
         capacity = sum(load["capacity"] for load in loads)
         self.n_replicas = len(loads)
+        if about["reads_transcripts"]:  # the studio asks by the presence of the method
+            self.check = self._check
         abilities = record_of(Abilities, about["abilities"])
         return replace(
             abilities, lanes=MAX_LANES, speed=0.0, streams=max(1, capacity // n_cells)
@@ -128,7 +128,7 @@ class ClusterEngine:
     def notes(self, request: SpeechRequest) -> list[Message]:
         return _notes(self._call("notes", {"request": words_of(request)})[0])
 
-    def check(self, request: SpeechRequest, prompt: Prompt) -> list[Message]:
+    def _check(self, request: SpeechRequest, prompt: Prompt) -> list[Message]:
         return _notes(self._call("check", {"request": words_of(request)}, prompt=prompt)[0])
 
     def settle(self, request: SpeechRequest) -> tuple[SpeechRequest, list[Message]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, WebSocket
+from starlette.datastructures import Headers
 
 from ..engine.base import Engine
 from ..engine.remote.protocol import record_of, words_of, words_of_prompt
@@ -39,7 +40,8 @@ class Replica:
         self._cells: dict[str, float] = {}  # id of a studio -> when it asked last
         self._lock = threading.Lock()
 
-    def check_key(self, headers) -> None:
+    def check_key(self, headers: Headers) -> None:
+        """Raises HTTPException 401."""
         shown = headers.get("authorization", "").removeprefix("Bearer ")
         if self._key and not hmac.compare_digest(shown.encode(), self._key.encode()):
             raise HTTPException(401, "the fleet's key is needed")
@@ -58,7 +60,6 @@ class Replica:
             "capacity": min(self.scheduler.capacity, self._max_streams),
             "open": self.scheduler.n_open,
             "wanting": self.scheduler.n_wanting_audio,
-            "health": words_of(self.engine.health()),
         }
 
     def forget(self, fingerprint: str) -> str:
@@ -79,7 +80,11 @@ class Replica:
         }
 
     async def serve(self, socket: WebSocket) -> None:
-        """One socket, to its end."""
+        """One socket, to its end; one that does not show the key is refused."""
+        try:
+            self.check_key(socket.headers)
+        except HTTPException:
+            return await socket.close(4401)
         await Session(socket, self.scheduler, self.prompts, self.hello(), self.call).run()
 
     def call(self, words: dict, body: bytes, prompt: Prompt | None) -> tuple[dict, bytes]:
@@ -118,12 +123,7 @@ def build_app(replica: Replica) -> FastAPI:
 def add_routes(app: FastAPI, replica_of: Callable[[], Replica]) -> None:
     @app.websocket(PATH)
     async def engine(socket: WebSocket):
-        replica = replica_of()
-        try:
-            replica.check_key(socket.headers)
-        except HTTPException:
-            return await socket.close(4401)
-        await replica.serve(socket)
+        await replica_of().serve(socket)
 
     @app.get("/about")
     async def about(request: Request, cell: str = ""):
@@ -142,5 +142,6 @@ def about_of(replica: Replica, loads: list[dict]) -> dict:
     return {
         "protocol": PROTOCOL,
         "abilities": words_of(replica.engine.describe()),
+        "reads_transcripts": hasattr(replica.engine, "check"),
         "loads": loads,
     }
