@@ -5,6 +5,7 @@ listeners hear when replicas are killed.
     python scripts/bench_cluster.py               # a fleet of its own with Ray Serve
     python scripts/bench_cluster.py --plain       # one replica behind a plain server, without Ray
     python scripts/bench_cluster.py --kills 50    # only: replicas killed under eight listeners
+    python scripts/bench_cluster.py --ramp        # only: 1 to 3 replicas as the listeners need
 
 Both ways speak the same sentences with the built-in instant voice, in turn. CPU is user and system
 time of all processes that the way needs, per second of sound.
@@ -15,82 +16,26 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import numpy as np
 import soundfile
 
-from tests.serve import ROOT, free_port
+from scripts.cluster_bench.fleet import RAY_SERVE, fleet, request, tree
+from scripts.cluster_bench.kills import kill_replicas
+from scripts.cluster_bench.ramp import ramp
+from tests.serve import ROOT
 from webui.cluster.remote import ClusterEngine
 from webui.engine.base import Engine
 from webui.engine.espeak import EspeakEngine
-from webui.errors import KaikouError
-from webui.types import Prompt, SpeechRequest
+from webui.types import Prompt
 
-TEXTS = (
-    "The kettle is on, sit down.",
-    "清晨的风从窗口吹进来。",
-    "I will be there at half past nine.",
-)
 LISTENERS = (1, 8, 32)
-START_S = 180.0
 TICK_HZ = os.sysconf("SC_CLK_TCK")
-
-
-def request(n: int, text: str = "") -> SpeechRequest:
-    text = text or TEXTS[n % len(TEXTS)]
-    return SpeechRequest(f"b{n}", text, "v", seed=n, segments=(text,), voice_engine="instant")
-
-
-@contextlib.contextmanager
-def fleet(plain: bool, n_replicas: int) -> Iterator[tuple[ClusterEngine, int]]:
-    """(engine, process id of the fleet)."""
-    port = free_port()
-    program = (
-        ["-m", "tests.engine.builtin_replica", str(port)]
-        if plain
-        else ["-m", "webui.cluster", "serve", "--engine", "builtin", "--port", str(port)]
-        + ["--replicas", str(n_replicas), "--streams", "40"]
-    )
-    environment = {**os.environ, "KAIKOU_NATURAL": "0", "KAIKOU_WORKERS": "2"}
-    process = subprocess.Popen([sys.executable, *program], cwd=ROOT, env=environment)
-    engine = ClusterEngine(f"127.0.0.1:{port}")
-    try:
-        end_s = time.monotonic() + START_S
-        while True:
-            try:
-                engine.start()
-                break
-            except KaikouError:
-                if time.monotonic() > end_s or process.poll() is not None:
-                    raise
-                time.sleep(0.5)
-        yield engine, process.pid
-    finally:
-        engine.close()
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-
-
-def tree(root: int) -> list[int]:
-    """The process and all below it."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            parents[int(stat.parent.name)] = int(fields[1])
-    found = {root}
-    while more := {p for p, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found)
 
 
 def cpu_s(*roots: int) -> float:
@@ -127,72 +72,24 @@ def first_sounds(engine: Engine, prompt: Prompt, n_listeners: int, n_times: int)
     return {"p50_ms": 1000 * statistics.median(firsts), "sound_s": sum(sounds)}
 
 
-def compare(here: Engine, prompt: Prompt, engine: ClusterEngine, pid: int, n_times: int) -> None:
+def compare(local: Engine, prompt: Prompt, engine: ClusterEngine, n_times: int) -> None:
     print("| listeners | studio ms | fleet ms | more ms | CPU/s studio | CPU/s fleet |")
     print("|---|---|---|---|---|---|")
     for n_listeners in LISTENERS:
-        rows: dict[str, list[dict]] = {"here": [], "fleet": []}
+        rows: dict[str, list[dict]] = {"local": [], "fleet": []}
         for _ in range(3):
-            for name, one in (("here", here), ("fleet", engine)):
+            for name, speaker in (("local", local), ("fleet", engine)):
                 before = cpu_s(os.getpid())
-                row = first_sounds(one, prompt, n_listeners, max(2, n_times // n_listeners))
+                row = first_sounds(speaker, prompt, n_listeners, max(2, n_times // n_listeners))
                 row["cpu"] = (cpu_s(os.getpid()) - before) / row["sound_s"]
                 rows[name].append(row)
         ms = {k: statistics.median(r["p50_ms"] for r in v) for k, v in rows.items()}
         cpu = {k: statistics.median(r["cpu"] for r in v) for k, v in rows.items()}
         print(
-            f"| {n_listeners} | {ms['here']:.1f} | {ms['fleet']:.1f} |"
-            f" {ms['fleet'] - ms['here']:.1f} | {cpu['here']:.3f} | {cpu['fleet']:.3f} |",
+            f"| {n_listeners} | {ms['local']:.1f} | {ms['fleet']:.1f} |"
+            f" {ms['fleet'] - ms['local']:.1f} | {cpu['local']:.3f} | {cpu['fleet']:.3f} |",
             flush=True,
         )
-
-
-def replica_pids(pid: int) -> list[int]:
-    """Processes of Ray that hold a replica."""
-    found = []
-    for child in tree(pid):
-        with contextlib.suppress(OSError):
-            title = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
-            if b"ServeReplica" in title:
-                found.append(child)
-    return found
-
-
-def kill_replicas(here: Engine, prompt: Prompt, engine: ClusterEngine, pid: int, n: int) -> None:
-    """Eight listeners speak all the time; each sound is compared with the undisturbed one."""
-    text = " ".join(TEXTS)
-    undisturbed = np.concatenate([c.samples for c in here.stream(request(1, text), prompt)])
-    stop, lock = threading.Event(), threading.Lock()
-    counts = {"whole": 0, "wrong": 0, "told": 0, "replays": 0}
-
-    def listen() -> None:
-        while not stop.is_set():
-            stream = engine.stream(request(1, text), prompt)
-            try:
-                sound = np.concatenate([chunk.samples for chunk in stream])
-                kind = "whole" if np.array_equal(sound, undisturbed) else "wrong"
-            except KaikouError as error:
-                print("told:", error.code, error)
-                kind = "told"
-                stop.wait(0.5)
-            with lock:
-                counts[kind] += 1
-                counts["replays"] += stream.n_replays
-
-    threads = [threading.Thread(target=listen) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    n_killed = 0
-    while n_killed < n:
-        time.sleep(3.0)
-        replicas = replica_pids(pid)
-        if len(replicas) > 1:
-            os.kill(replicas[n_killed % len(replicas)], signal.SIGKILL)
-            n_killed += 1
-    stop.set()
-    for thread in threads:
-        thread.join()
-    print(f"{n_killed} replicas killed under 8 listeners: {counts}")
 
 
 def main() -> None:
@@ -201,20 +98,33 @@ def main() -> None:
     )
     parser.add_argument("--plain", action="store_true", help="one replica without Ray")
     parser.add_argument("--kills", type=int, default=0, metavar="N")
+    parser.add_argument("--ramp", action="store_true")
     parser.add_argument("--times", type=int, default=24, help="sentences of the one listener")
     args = parser.parse_args()
-    here = EspeakEngine(2)
-    here.start()
+    local = EspeakEngine(2)
+    local.start()
     samples, rate = soundfile.read(ROOT / "assets/voices/starter-en-low.wav", dtype="float32")
-    prompt = here.encode(samples, rate, "", "en")
+    prompt = local.encode(samples, rate, "", "en")
     try:
-        with fleet(args.plain, 3 if args.kills else 2) as (engine, pid):
-            if args.kills:
-                kill_replicas(here, prompt, engine, pid, args.kills)
-            else:
-                compare(here, prompt, engine, pid, args.times)
+        if args.kills:
+            with fleet(*RAY_SERVE, "--replicas", "3", "--streams", "40") as (engine, pid):
+                tally = kill_replicas(local, prompt, engine, pid, args.kills)
+            print(f"{args.kills} replicas killed: {tally}")
+        elif args.ramp:
+            scaled = ("--replicas", "1..3", "--streams", "4", "--downscale-after", "10")
+            scaled += ("--cpus-per-replica", "0.5")  # three on two cores
+            with fleet(*RAY_SERVE, *scaled) as (engine, _):
+                ramp(local, prompt, engine)
+        else:
+            program = (
+                ("-m", "tests.engine.builtin_replica")
+                if args.plain
+                else (*RAY_SERVE, "--replicas", "2", "--streams", "40")
+            )
+            with fleet(*program) as (engine, pid):
+                compare(local, prompt, engine, args.times)
     finally:
-        here.close()
+        local.close()
 
 
 if __name__ == "__main__":

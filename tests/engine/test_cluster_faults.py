@@ -11,7 +11,8 @@ import pytest
 from tests.engine.contract import ask, whole
 from tests.engine.fake import RATE, FakeEngine
 from tests.engine.fleet import STALL_S, Proxy, ReplicaProcess, joined, served
-from webui.cluster import connection, messages, replica, session, stream
+from tests.engine.stage_floor import until
+from webui.cluster import connection, messages, replica, session
 from webui.cluster.replica import Replica
 from webui.errors import BadInput, Busy, EngineFault, NotReady
 
@@ -270,7 +271,25 @@ def test_killed_processes_under_load(undisturbed):
             one.kill()
 
 
-def test_a_fleet_without_room_says_when_to_come_back():
+def test_a_full_replica_says_when_to_come_back_and_goes_on_with_what_it_has():
+    full = Replica(engine_of(), STALL_S, max_streams=2)
+    with served(full) as port, joined(port) as engine:
+        prompt, sound = prompt_of(engine), "seconds=2 chunk=0.2 first=0.04"
+        streams = [engine.stream(ask(id=f"s{n}", instruction=sound), prompt) for n in range(2)]
+        chunks = [[next(stream)] for stream in streams]
+        with pytest.raises(Busy) as error:
+            next(engine.stream(ask(id="s3"), prompt))
+        assert error.value.code == "busy" and error.value.retry_after_s
+        assert engine.notes(ask(instruction="sing")), "questions are answered all the same"
+        streams[0]._connection.close()  # as if its replica had died: a replay is never refused
+        streams[0]._connection = None
+        for stream, taken in zip(streams, chunks, strict=True):
+            taken += stream
+        assert streams[0].n_replays == 1 and np.array_equal(*map(whole, chunks))
+        assert until(lambda: full.scheduler.n_open == 0)
+        assert len(whole(engine.stream(ask(id="s4"), prompt)))
+
+
+def test_a_proxy_without_any_replica_is_busy():
     with fleet(engine_of()) as (engine, _, _):
         assert isinstance(engine._refusal(503), Busy) and engine._refusal(503).retry_after_s
-        assert stream.MAX_TRIES == 3

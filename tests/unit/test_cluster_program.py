@@ -51,11 +51,13 @@ def test_a_fleet_that_others_reach_needs_a_key(host, fleets, capsys, monkeypatch
 
 def test_the_flags_reach_the_fleet(fleets):
     argv = "serve --engine builtin --port 8123 --replicas 1..3 --gpus-per-replica .5 --streams 4"
+    argv += " --downscale-after 12 --cpus-per-replica .25"
     assert main([*argv.split(), "--address", "auto"]) == 0
     make, settings, options = fleets[0]
     assert callable(make) and settings.engine.name == "builtin"
     assert (options.port, options.low, options.high) == (8123, 1, 3)
     assert (options.gpus, options.streams, options.address) == (0.5, 4, "auto")
+    assert (options.downscale_s, options.cpus) == (12, 0.25)
 
 
 def test_without_ray_it_names_the_command_that_installs_it(capsys, monkeypatch):

@@ -45,7 +45,17 @@ def parser() -> argparse.ArgumentParser:
         "--gpus-per-replica", type=float, default=0.0, metavar="N", help="0: none / 每副本 GPU 数"
     )
     serve.add_argument(
+        "--cpus-per-replica", type=float, default=1.0, metavar="N", help="default 1 / 每副本 CPU 数"
+    )
+    serve.add_argument(
         "--streams", type=int, default=8, help="open at once on a replica / 每副本同时的流"
+    )
+    serve.add_argument(
+        "--downscale-after",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="streams must be few for so long before a replica leaves / 缩容前等待的秒数",
     )
     serve.add_argument(
         "--address", default="", help="of a running Ray cluster, or auto / 已有 Ray 集群的地址"
@@ -88,9 +98,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             low,
             high,
             gpus=args.gpus_per_replica,
+            cpus=args.cpus_per_replica,
             streams=args.streams,
             key=settings.engine.fleet_key,
             address=args.address,
+            downscale_s=args.downscale_after,
         )
         make: Callable[[], Engine] = partial(make_engine, settings)
         run(make, settings, options)

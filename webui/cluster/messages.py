@@ -3,8 +3,8 @@
 
 From the replica: hello {protocol, engine, version, replica}, then for a stream prompt_wanted,
 text_wanted, chunk, error and beat, and the socket's end; for a call answer or error.
-From the studio: open {how, request, key, credit, slack_ms}, prompt, next {credit, slack_ms}, piece,
-close, beat; or call {name, ...}. Slack is relative, so the clocks of two machines never matter.
+From the studio: open {how, request, key, credit, is_replay}, prompt, next {credit, slack_ms},
+piece, close, beat; or call {name, ...}. Slack is relative, so clocks never matter.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ PROTOCOL = 1  # raised with every change that an older side would misread
 PATH = "/engine"
 BEAT_S = 2.0  # each side says at least this often that it lives
 SILENT_S = 6.0  # without a word the other side counts as lost
+BUSY_RETRY_S = 2.0  # after which a stream that found no room may be asked for again
 WINDOW = 2  # chunks that may be made beyond those the reader has taken
 MAX_MESSAGE = frames.MAX_HEADER + frames.MAX_BODY
 

@@ -17,7 +17,7 @@ from ..errors import Busy, KaikouError, NotReady
 from ..messages import Message, message
 from ..types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from .connection import CONNECT_S, Beats, Connection, Lost, Refused, WrongVersion
-from .messages import PATH, PROTOCOL
+from .messages import BUSY_RETRY_S, PATH, PROTOCOL
 from .prompts import key_of
 from .stream import MAX_TRIES, ClusterStream, fleet_lost
 
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 ASK_S = 2.0  # between two questions of how the fleet is
 MAX_LANES = 64  # streams of one studio that may be stepped at the same moment
 VERSION_TRIES = 6  # replicas asked for one of the right version while a fleet is being renewed
-BUSY_RETRY_S = 2.0
 
 
 class ClusterEngine:

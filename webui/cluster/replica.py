@@ -29,7 +29,8 @@ CELL_S = 15.0  # a studio that has not asked for so long has no share of the fle
 
 class Replica:
     """key: what studios must show; "" on one's own machine. max_streams: open at once, whatever
-    the engine could carry. The engine is started already.
+    the engine could carry; one more is refused, unless it goes on with a take. The engine is
+    started already.
     """
 
     def __init__(self, engine: Engine, stall_s: float, key: str = "", max_streams: int = 1 << 16):
@@ -85,7 +86,9 @@ class Replica:
             self.check_key(socket.headers)
         except HTTPException:
             return await socket.close(4401)
-        await Session(socket, self.scheduler, self.prompts, self.hello(), self.call).run()
+        await Session(
+            socket, self.scheduler, self.prompts, self.hello(), self.call, self._max_streams
+        ).run()
 
     def call(self, words: dict, body: bytes, prompt: Prompt | None) -> tuple[dict, bytes]:
         """One question that is no stream. Raises KaikouError."""

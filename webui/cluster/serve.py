@@ -19,15 +19,16 @@ from .replica import Replica, about_of
 NAME = "kaikou"
 CALL_S = 10.0  # all replicas together, before a question about the fleet is given up
 LONGEST_S = 900.0  # of one utterance: a replica that leaves has this long to end its streams
+CALLS = 16  # questions that a replica answers beside its streams, such as how the fleet is
 BUSY_SHARE = 0.7  # of a replica's streams, above which another replica is started
-UPSCALE_S, DOWNSCALE_S = 2.0, 30.0
+UPSCALE_S = 2.0
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FleetOptions:
     """min_replicas..max_replicas: as many as the streams need. streams: open at once on a replica;
-    more wait at the proxy, and beyond as many again are refused.
+    one more is refused.
     """
 
     host: str
@@ -39,7 +40,7 @@ class FleetOptions:
     streams: int = 8
     key: str = ""
     address: str = ""  # of a Ray cluster; "" = one on this machine that ends with this program
-    downscale_s: float = DOWNSCALE_S
+    downscale_s: float = 30.0  # few streams for so long before a replica leaves
 
 
 def environment() -> dict[str, str]:
@@ -63,7 +64,9 @@ def application(make_engine, stall_s: float, options: FleetOptions):
     @serve.deployment(
         name=NAME,
         ray_actor_options={"num_gpus": options.gpus, "num_cpus": options.cpus},
-        max_ongoing_requests=options.streams,
+        # the replica itself refuses streams it has no room for: a queue here would make them time
+        # out, and would keep questions about the fleet waiting behind them
+        max_ongoing_requests=2 * options.streams + CALLS,
         max_queued_requests=options.streams,
         graceful_shutdown_timeout_s=LONGEST_S,
         health_check_period_s=2.0,

@@ -12,11 +12,11 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from ..engine.remote.protocol import prompt_of
-from ..errors import BadInput, EngineFault, KaikouError, error_from_dict
+from ..errors import BadInput, Busy, EngineFault, KaikouError, error_from_dict
 from ..studio.scheduler import Scheduler
 from ..types import Prompt
 from .job import RemoteJob
-from .messages import BEAT_S, SILENT_S, Damaged, pack, unpack
+from .messages import BEAT_S, BUSY_RETRY_S, SILENT_S, Damaged, pack, unpack
 from .prompts import PromptCache
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,10 @@ GONE = (RuntimeError, OSError, WebSocketDisconnect)  # what sending raises on a 
 
 
 class Session:
-    """hello: the first message. call(words, body, prompt): answers what is no stream; blocking."""
+    """hello: the first message. call(words, body, prompt): answers what is no stream; blocking.
+
+    max_streams: open on the replica, beyond which a new stream is refused.
+    """
 
     def __init__(
         self,
@@ -33,9 +36,10 @@ class Session:
         prompts: PromptCache,
         hello: dict,
         call: Callable[[dict, bytes, Prompt | None], tuple[dict, bytes]],
+        max_streams: int,
     ):
         self._socket, self._scheduler, self._prompts = socket, scheduler, prompts
-        self._hello, self._call = hello, call
+        self._hello, self._call, self._max_streams = hello, call, max_streams
         self._loop = asyncio.get_running_loop()
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the reader's credit
         self._sender: asyncio.Task | None = None
@@ -130,10 +134,13 @@ class Session:
         """Until its last chunk is sent or the studio leaves."""
         prompt, over = await self._prompt(words["key"]), asyncio.Event()
         try:
+            # a listener in the middle of a take whose replica died is never turned away
+            if not words.get("is_replay") and self._scheduler.n_open >= self._max_streams:
+                raise Busy("busy.fleet", retry_after_s=BUSY_RETRY_S)
             self._job = job = RemoteJob(
                 words, body, self._scheduler.engine.describe().sample_rate, self._post
             )
-        except BadInput as error:
+        except (BadInput, Busy) as error:
             return self._post({"op": "error", "error": error.to_dict()})
         self._scheduler.add(job, prompt, lambda _: self._loop.call_soon_threadsafe(over.set))
         async for words, _ in self._until(asyncio.ensure_future(over.wait())):

@@ -188,6 +188,7 @@ class ClusterStream:
             "rate": self._rate,
             "key": key_of(self._prompt),
             "credit": WINDOW,
+            "is_replay": self._delivered is not None,
         }
         connection.send(words, self._body)
         return connection

@@ -1,0 +1,95 @@
+"""Replicas killed under listeners: what each of them hears, and how long it waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from webui.cluster.remote import ClusterEngine
+from webui.engine.base import Engine
+from webui.errors import KaikouError
+from webui.types import Prompt
+
+from .fleet import TEXTS, replica_pids, request
+
+N_LISTENERS = 8
+LISTEN_S = 0.05  # between two chunks of a listener, so that several streams are open at each kill
+BETWEEN_S = 3.0  # two kills: a replica that was killed is back in about as long
+
+
+@dataclass
+class Tally:
+    """What became of the takes. waits_s: of the takes that lost a replica, from the last chunk
+    before to the next one, or to the error.
+    """
+
+    whole: int = 0
+    wrong: int = 0
+    errors: int = 0
+    replays: int = 0
+    waits_s: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        waits = sorted(self.waits_s) or [0.0]
+        return (
+            f"{self.whole} whole takes, {self.wrong} with a wrong or repeated sample,"
+            f" {self.errors} ended with an error, {self.replays} replays; the wait of who lost"
+            f" a replica: p50 {waits[len(waits) // 2]:.2f} s, longest {waits[-1]:.2f} s"
+        )
+
+
+def kill_replicas(
+    local: Engine, prompt: Prompt, engine: ClusterEngine, pid: int, n_kills: int
+) -> Tally:
+    """The listeners speak all the time; each take is compared with the undisturbed one."""
+    wanted = request(1, *TEXTS * 4)
+    undisturbed = np.concatenate([chunk.samples for chunk in local.stream(wanted, prompt)])
+    stop, lock, tally = threading.Event(), threading.Lock(), Tally()
+
+    def listen() -> None:
+        while not stop.is_set():
+            stream, chunks, n_replays, failed, waits_s = engine.stream(wanted, prompt), [], 0, 0, []
+            while True:
+                began_s = time.monotonic()
+                try:
+                    chunk = next(stream, None)
+                except KaikouError as error:
+                    print("ended with", error.code, error)
+                    failed = 1
+                wait_s = time.monotonic() - began_s
+                if failed or stream.n_replays > n_replays:
+                    waits_s.append(wait_s)
+                    n_replays = stream.n_replays
+                if failed or chunk is None:
+                    break
+                chunks.append(chunk.samples)
+                stop.wait(LISTEN_S)
+            is_whole = not failed and np.array_equal(np.concatenate(chunks), undisturbed)
+            with lock:
+                tally.whole += is_whole
+                tally.errors += failed
+                tally.wrong += not failed and not is_whole
+                tally.replays += n_replays
+                tally.waits_s += waits_s
+            if failed:
+                stop.wait(0.5)
+
+    threads = [threading.Thread(target=listen) for _ in range(N_LISTENERS)]
+    for thread in threads:
+        thread.start()
+    n_killed = 0
+    while n_killed < n_kills:
+        time.sleep(BETWEEN_S)
+        replicas = replica_pids(pid)
+        if len(replicas) > 1:
+            os.kill(replicas[n_killed % len(replicas)], signal.SIGKILL)
+            n_killed += 1
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return tally
