@@ -6,6 +6,7 @@ import logging
 import secrets
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from ..types import Abilities, Chunk, Health, Prompt, SpeechRequest
 from .connection import CONNECT_S, Beats, Connection, Lost, Refused, WrongVersion
 from .messages import BUSY_RETRY_S, PATH, PROTOCOL
 from .prompts import key_of
-from .stream import MAX_TRIES, ClusterStream, fleet_lost
+from .stream import MAX_TRIES, ClusterStream, StreamCounts, fleet_lost
 
 log = logging.getLogger(__name__)
 ASK_S = 2.0  # between two questions of how the fleet is
@@ -46,7 +47,9 @@ class ClusterEngine:
         self._streams: weakref.WeakSet[ClusterStream] = weakref.WeakSet()
         self._forgotten: set[str] = set()  # fingerprints that not every replica has confirmed
         self._lock = threading.Lock()
-        self.n_replicas = 0
+        self._counts = StreamCounts()
+        self._loads: list[dict] = []  # of the replicas, at the last answer
+        self._is_answering = False
         self.on_change: Callable[[], None] = lambda: None
 
     # ---- how the fleet is ------------------------------------------------------------------------
@@ -78,8 +81,10 @@ class ClusterEngine:
             if about["protocol"] != PROTOCOL:
                 raise ValueError(f"protocol {about['protocol']}")
             self._about, self._health = self._share(about)
+            self._is_answering = True
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             log.warning("the fleet at %s cannot be asked: %s", self._address, error)
+            self._is_answering = False
             self._health = Health(
                 "starting" if self._about is None else "busy",
                 *message("fleet_silent", address=self._address),
@@ -88,10 +93,9 @@ class ClusterEngine:
             self.on_change()
 
     def _share(self, about: dict) -> tuple[Abilities, Health]:
-        loads = about["loads"]
+        loads = self._loads = about["loads"]
         n_cells = max(1, len({cell for load in loads for cell in load["cells"]}))
         capacity = sum(load["capacity"] for load in loads)
-        self.n_replicas = len(loads)
         if about["reads_transcripts"]:  # the studio asks by the presence of the method
             self.check = self._check
         abilities = record_of(Abilities, about["abilities"])
@@ -170,6 +174,23 @@ class ClusterEngine:
         """Deleted voices that some replica may still hold."""
         return len(self._forgotten)
 
+    def figures(self) -> dict[str, float]:
+        """Of the replicas together, as they said last, and of this studio's streams."""
+        loads = self._loads
+        sums = Counter()
+        for load in loads:
+            sums.update(load.get("figures", {}))
+        return {
+            "fleet_answering": self._is_answering,
+            "fleet_replicas": len(loads),
+            "fleet_streams_open": sum(load["open"] for load in loads),
+            "fleet_streams_wanting": sum(load["wanting"] for load in loads),
+            "fleet_capacity": sum(load["capacity"] for load in loads),
+            "fleet_forgets_unconfirmed": self.n_unconfirmed,
+            **self._counts.to_dict(),
+            **sums,
+        }
+
     def cancel(self, request_id: str) -> None:
         for stream in list(self._streams):
             if stream.request.id == request_id:
@@ -187,7 +208,7 @@ class ClusterEngine:
     ) -> ClusterStream:
         version = self.describe().version
         stream = ClusterStream(
-            lambda: self._connect(version), how, request, prompt, body, rate, pieces
+            lambda: self._connect(version), how, request, prompt, body, rate, pieces, self._counts
         )
         self._streams.add(stream)
         return stream
@@ -237,6 +258,7 @@ class ClusterEngine:
                 if answer["op"] == "answer":
                     return answer, data
                 if answer["op"] == "prompt_wanted" and prompt is not None:
+                    self._counts.add("fleet_prompt_misses")
                     words = {"op": "prompt", "prompt": words_of_prompt(prompt)}
                     connection.send(words, prompt.data)
                 else:

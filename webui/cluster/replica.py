@@ -61,6 +61,7 @@ class Replica:
             "capacity": min(self.scheduler.capacity, self._max_streams),
             "open": self.scheduler.n_open,
             "wanting": self.scheduler.n_wanting_audio,
+            "figures": self.engine.figures() if hasattr(self.engine, "figures") else {},
         }
 
     def forget(self, fingerprint: str) -> str:

@@ -1,5 +1,5 @@
-"""The fleet as an application of Ray Serve: replicas behind its HAProxy, scaled by how many streams
-are open. The only module that imports Ray.
+"""The fleet as an application of Ray Serve: replicas behind its HAProxy, scaled by what their
+listeners want. The only module that imports Ray.
 """
 
 # Annotations are objects here, not strings: Ray sends the class to its replicas by value, where
@@ -15,12 +15,12 @@ from ..engine.base import Engine
 from ..settings import Settings
 from .messages import PATH
 from .replica import Replica, about_of
+from .scaling import BUSY_SHARE
 
 NAME = "kaikou"
 CALL_S = 10.0  # all replicas together, before a question about the fleet is given up
 LONGEST_S = 900.0  # of one utterance: a replica that leaves has this long to end its streams
 CALLS = 16  # questions that a replica answers beside its streams, such as how the fleet is
-BUSY_SHARE = 0.7  # of a replica's streams, above which another replica is started
 UPSCALE_S = 2.0
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ def application(make_engine, stall_s: float, options: FleetOptions):
             "min_replicas": options.min_replicas,
             "max_replicas": options.max_replicas,
             "target_ongoing_requests": BUSY_SHARE * options.streams,
+            "policy": {"policy_function": "webui.cluster.scaling:replicas_wanted"},
             "upscale_delay_s": UPSCALE_S,
             "downscale_delay_s": options.downscale_s,
             "metrics_interval_s": 1.0,
@@ -93,6 +94,11 @@ def application(make_engine, stall_s: float, options: FleetOptions):
             health = self._engine.health()
             if health.state == "broken":
                 raise RuntimeError(health.reason)
+
+        async def record_autoscaling_stats(self) -> dict[str, float]:
+            """What `scaling` is given the means of."""
+            load = self._replica.load()
+            return {name: load[name] for name in ("wanting", "capacity")}
 
         def load(self, cell: str) -> dict:
             return self._replica.load(cell)

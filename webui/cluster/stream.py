@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from queue import SimpleQueue
@@ -85,10 +86,27 @@ class PieceLog:
             return {"error": EngineFault().to_dict()}
 
 
+class StreamCounts:
+    """What happened to all streams of a studio so far. Thread-safe."""
+
+    def __init__(self):
+        self._lock, self._counts = threading.Lock(), Counter()
+
+    def add(self, name: str) -> None:
+        with self._lock:
+            self._counts[name] += 1
+
+    def to_dict(self) -> dict[str, int]:
+        names = ("fleet_reissues", "fleet_replays", "fleet_prompt_misses")
+        with self._lock:
+            return {name: self._counts[name] for name in names}
+
+
 class ClusterStream:
     """connect(): a connection to some replica of the right version; raises Lost or KaikouError.
 
-    how: stream, convert or text. body: samples of the source of a conversion.
+    how: stream, convert or text. body: samples of the source of a conversion. counts: of the
+    studio.
     """
 
     def __init__(
@@ -100,7 +118,9 @@ class ClusterStream:
         body: bytes | memoryview = b"",
         rate: int = 0,
         pieces: Iterator[str] | None = None,
+        counts: StreamCounts | None = None,
     ):
+        self._counts = counts or StreamCounts()
         self._connect, self._how, self._prompt, self._body = connect, how, prompt, body
         self.request, self._rate = request, rate
         self._pieces = PieceLog(pieces) if pieces is not None else None
@@ -176,10 +196,13 @@ class ClusterStream:
             raise Lost
         request = self.request
         if self._delivered is not None:
+            self._counts.add("fleet_replays")
             self.n_replays += 1
             self._skip = Delivered(self._delivered.segment)
             if self._how == "stream":  # what comes before this segment need not be made again
                 request = replace(request, first_segment=self._delivered.segment)
+        elif self._tries:
+            self._counts.add("fleet_reissues")
         self._n_taken = self._n_pieces = 0
         words = {
             "op": "open",
@@ -213,6 +236,7 @@ class ClusterStream:
                 self._n_taken += 1
                 return chunk_of(words["chunk"], body)
             if op == "prompt_wanted":
+                self._counts.add("fleet_prompt_misses")
                 words = {"op": "prompt", "prompt": words_of_prompt(self._prompt)}
                 connection.send(words, self._prompt.data)
             elif op == "text_wanted" and self._pieces is not None:

@@ -103,6 +103,11 @@ class Engine(Protocol):
         thread. Only of engines that keep something of a prompt beyond its streams.
         """
 
+    def figures(self) -> dict[str, float]:
+        """Counts and sizes for /metrics, by the names of FIGURES in studio/metrics.py; others are
+        passed over. Quick, any thread. Only of engines that have any.
+        """
+
     def cancel(self, request_id: str) -> None:
         """Idempotent, unknown ids are fine. A running stream raises Cancelled at its next step."""
 

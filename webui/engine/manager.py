@@ -239,6 +239,12 @@ class EngineManager:
             return Health("broken", failure.en, failure.zh)
         return coming.health() if coming is not None else Health("starting")
 
+    def figures(self) -> dict[str, float]:
+        """Of whoever speaks, where it has any."""
+        seat = self._seat
+        has_any = seat is not None and hasattr(seat.engine, "figures")
+        return seat.engine.figures() if has_any else {}
+
     def coming(self) -> Health | None:
         """Progress of an engine on its way while another one speaks, or has failed; None when
         nothing is coming but one that steps in.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ..errors import Cancelled, KaikouError
@@ -47,6 +47,52 @@ CODES = (
     "storage_denied",
     "draft_voice",
 )
+# name that an engine gives a figure -> name of the metric, what it says, labels; those whose name
+# ends in _total only grow
+FIGURES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "fleet_answering": ("cv_fleet_answering", "1 when the fleet answered the last question", {}),
+    "fleet_replicas": ("cv_fleet_replicas", "Replicas of the fleet that answered last", {}),
+    "fleet_streams_open": (
+        "cv_fleet_streams_open",
+        "Streams open in the fleet, of all studios",
+        {},
+    ),
+    "fleet_streams_wanting": (
+        "cv_fleet_streams_wanting",
+        "Streams of the fleet whose listener wants sound now, of all studios",
+        {},
+    ),
+    "fleet_capacity": ("cv_fleet_capacity", "Streams that the fleet carries at once", {}),
+    "fleet_forgets_unconfirmed": (
+        "cv_fleet_forgets_unconfirmed",
+        "Deleted voices that some replica may still hold",
+        {},
+    ),
+    "fleet_reissues": (
+        "cv_fleet_reissues_total",
+        "Streams given to another replica before their first sound",
+        {},
+    ),
+    "fleet_replays": (
+        "cv_fleet_replays_total",
+        "Streams made again by another replica after their first sound",
+        {},
+    ),
+    "fleet_prompt_misses": (
+        "cv_fleet_prompt_misses_total",
+        "Voices that had to be sent to a replica",
+        {},
+    ),
+    **{
+        f"{stage}_{part}": (f"cv_engine_{name}_total", what, {"stage": stage})
+        for stage in ("lm", "audio")
+        for part, name, what in (
+            ("steps", "steps", "Steps of the model's stages"),
+            ("rows", "rows", "Requests in the steps of the model's stages"),
+        )
+    },
+    "gpu_bytes": ("cv_engine_gpu_bytes", "GPU memory taken by torch; 0 where there is none", {}),
+}
 OTHER = "other"
 AREAS = ("speech", "voices", "jobs", "access", "demo", "page", OTHER)  # of the routes
 STATUSES = (
@@ -132,6 +178,10 @@ class Metrics:
         """A cache that counts for itself: `read()` gives its hits and misses so far."""
         self.registry.register(_Cache(name, what, read))
 
+    def watch_engine(self, read: Callable[[], dict[str, float]]) -> None:
+        """read(): what the engine in charge counts, by the names of FIGURES."""
+        self.registry.register(_Engine(read))
+
     # ---- at the door -----------------------------------------------------------------------------
     def answered(self, area: str, status: int) -> None:
         """status: of HTTP; 0 when there was none."""
@@ -189,3 +239,16 @@ class _Cache(Collector):
         for result, n in zip(("hit", "miss"), self._read()):
             family.add_metric([result], n)
         yield family
+
+
+class _Engine(Collector):
+    def __init__(self, read: Callable[[], dict[str, float]]):
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        figures, families = self._read(), {}
+        for figure, (name, what, labels) in FIGURES.items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = families.setdefault(name, kind(name, what, labels=list(labels)))
+            family.add_metric(list(labels.values()), figures.get(figure, 0))
+        return families.values()

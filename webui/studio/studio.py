@@ -184,6 +184,7 @@ class Studio:
             ),
         ):
             self.metrics.watch(name, what, read)
+        self.metrics.watch_engine(self.engine_manager.figures)
         self.metrics.watch_cache(
             "cv_text_cache",
             "Texts that were prepared before",

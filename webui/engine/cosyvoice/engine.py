@@ -382,6 +382,22 @@ class CosyVoiceEngine:
         if voices is not None:
             voices.forget(fingerprint)
 
+    def figures(self) -> dict[str, float]:
+        """Of the two stages: steps so far and the rows in them; and the GPU memory that torch has
+        taken.
+        """
+        runner = self._runner
+        if runner is None:
+            return {}
+        is_cuda = torch.cuda.is_initialized()
+        return {
+            "lm_steps": runner.lm_worker.steps,
+            "lm_rows": runner.lm_worker.rows,
+            "audio_steps": runner.audio_worker.calls,
+            "audio_rows": runner.audio_worker.pieces,
+            **({"gpu_bytes": torch.cuda.memory_reserved()} if is_cuda else {}),
+        }
+
     def cancel(self, request_id: str) -> None:
         request_state = self._running.get(request_id)
         if request_state is not None:

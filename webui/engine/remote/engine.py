@@ -60,6 +60,7 @@ class RemoteEngine:
         self._first: Future = Future()
         self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self._supervise, name="engine-host", daemon=True)
+        self._figures: dict[str, float] = {}  # as the process said last
         self.restarts = 0  # since it was made
         self.on_broken: Callable[[KaikouError], None] = lambda error: (
             None
@@ -155,6 +156,9 @@ class RemoteEngine:
         life = self._life
         if life is not None:
             life.forget(fingerprint)
+
+    def figures(self) -> dict[str, float]:
+        return self._figures
 
     def cancel(self, request_id: str) -> None:
         life = self._life
@@ -257,7 +261,7 @@ class RemoteEngine:
         """What the process says unasked; in its reading thread."""
         op = words["op"]
         if op == "beat":
-            self._still = words["still"]
+            self._still, self._figures = words["still"], words["figures"]
             self._heard_health(life, record_of(Health, words["health"]))
         elif op == "ready":
             with self._lock:

@@ -90,7 +90,9 @@ class RpcServer:
         pause = threading.Event()
         while True:
             health = self._engine.health() if self._engine is not None else Health("starting")
-            self._send({"op": "beat", "still": self._stir.look(), "health": words_of(health)})
+            figures = self._engine.figures() if hasattr(self._engine, "figures") else {}
+            beat = {"op": "beat", "still": self._stir.look(), "health": words_of(health)}
+            self._send(beat | {"figures": figures})
             pause.wait(self._beat_s)
 
     def _answer(self, call: int, work: Work) -> None:
