@@ -264,7 +264,13 @@ def requirement_lines(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["requirements.txt", "requirements-dev.txt", "requirements-meters.txt", "constraints.txt"],
+    [
+        "requirements.txt",
+        "requirements-dev.txt",
+        "requirements-meters.txt",
+        "constraints.txt",
+        "scripts/export_formats/transformers.txt",
+    ],
 )
 def test_every_package_is_pinned(name):
     assert [line for line in requirement_lines(name) if not IS_PINNED.match(line)] == []
@@ -291,7 +297,8 @@ PACKAGE_OF = {
 # reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not
 # there
 # of a fleet's machines only: requirements-cluster.txt
-OPTIONAL = {"pykakasi", "ray"}
+# of the environments of scripts/export_checks.sh only
+OPTIONAL = {"pykakasi", "ray", "transformers"}
 
 
 @pytest.mark.parametrize(

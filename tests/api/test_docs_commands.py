@@ -27,6 +27,7 @@ ARGUMENTS_ONLY = {
     "scripts/test.sh": "it runs this test",
     "scripts/form.sh": "scripts/test.sh runs it first",
     "scripts/fetch_models.py": "gigabytes; tests/unit/test_models_fetch.py has hubs of its own",
+    "scripts/export.py": "needs weights; tests/engine/test_export.py runs it with small ones",
     "scripts/bench_first_sound.py": "a benchmark",
     "scripts/bench_first_load.py": "a benchmark",
     "tests.browser.test_journeys": "pytest runs the same walk",

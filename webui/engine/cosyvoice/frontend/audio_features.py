@@ -43,7 +43,7 @@ def whisper_log_mel(x: Tensor) -> Tensor:
         )[:, :-1].abs()
         ** 2
     )
-    log = torch.log10((_slaney(TOKENIZER_HZ, 400, 128) @ power).clamp(min=1e-10))
+    log = torch.log10((mel_bands(TOKENIZER_HZ, 400, 128) @ power).clamp(min=1e-10))
     return ((torch.maximum(log, log.max() - 8) + 4) / 4)[None]
 
 
@@ -68,11 +68,11 @@ def log_mel(x: Tensor, rate_hz: int, window: int, hop: int, top_hz: float = 8000
         padded, window, hop, window=torch.hann_window(window), center=False, return_complex=True
     )
     magnitude = torch.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
-    return torch.log((_slaney(rate_hz, window, 80, top_hz) @ magnitude).clamp(min=1e-5)).T
+    return torch.log((mel_bands(rate_hz, window, 80, top_hz) @ magnitude).clamp(min=1e-5)).T
 
 
 @lru_cache(maxsize=8)
-def _slaney(rate_hz: int, n_fft: int, bands: int, top_hz: float = 8000.0) -> Tensor:
+def mel_bands(rate_hz: int, n_fft: int, bands: int, top_hz: float = 8000.0) -> Tensor:
     """(bands, n_fft // 2 + 1): triangles between equally spaced Slaney mels, each of unit area."""
     return melscale_fbanks(
         n_fft // 2 + 1, 0.0, top_hz, bands, rate_hz, norm="slaney", mel_scale="slaney"

@@ -78,6 +78,10 @@ class TextTokenizer:
         """Ids in use; the embedding may have more rows."""
         return self.base + len(self.specials)
 
+    def to_json(self) -> str:
+        """The whole of it as a `tokenizer.json`, which other programs read."""
+        return self._bpe.to_str()
+
     def encode(self, text: str) -> list[int]:
         """Ids of `text`; special tokens inside it are recognised, nothing is put before or behind
         it.

@@ -1,0 +1,65 @@
+"""Exports as programs that share no code with the engine read them; minutes, since each has an
+environment of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from scripts.export_formats import qwen2
+from tests.conftest import ROOT
+from tests.engine.test_export import bias, configured, speech_embedding
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory):
+    return tmp_path_factory.mktemp("environments")
+
+
+@pytest.fixture(scope="module")
+def checked(environments, small_model, tmp_path_factory):
+    """What lies in OUT when all checks have passed."""
+    out = tmp_path_factory.mktemp("out")
+    script = ROOT / "scripts" / "export_checks.sh"
+    done = subprocess.run(
+        ["bash", script, environments, small_model, out], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out, done.stdout
+
+
+def test_transformers_gives_the_same_scores(checked):
+    _, said = checked
+    assert said.count("transformers: ") == 2 and "DIFFERS" not in said
+
+
+FAULTS = {"bias": bias, "no speech embedding": speech_embedding,
+          "key heads": configured(num_attention_heads=8, num_key_value_heads=4)}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", FAULTS.values(), ids=FAULTS)
+def test_transformers_finds_a_fault_that_the_engine_is_not_asked_about(
+    checked, environments, small_model, tmp_path, plant
+):
+    """The reading through the engine is left out, so that it cannot be what finds it."""
+    out, _ = checked
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", out / "qwen2", copy], check=True)
+    plant(copy)
+    code = (
+        "import sys; from pathlib import Path; from scripts.export_formats import qwen2\n"
+        "from scripts.export_formats.compare import ExportFault\n"
+        "try:\n"
+        "    qwen2.check(*map(Path, sys.argv[1:]), readers=('transformers',))\n"
+        "except ExportFault as fault: sys.exit(f'found: {fault}')\n"
+    )
+    done = subprocess.run(
+        [environments / "transformers" / "bin" / "python", "-c", code, small_model, copy],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "found: " in done.stderr, done.stderr
+    assert "transformers: " in done.stdout or qwen2.MODEL in done.stderr
