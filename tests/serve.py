@@ -264,7 +264,7 @@ def _main(argv: list[str]) -> int:
                 "torch": "torch" in sys.modules,
                 "coders": coders_open(),
                 "encoded": studio.prompts.n_encoded,
-                "notices": sum(c.notice for c in list(studio.takes.choices._all.values())),
+                "notices": sum(c.notice for c in list(studio.takes.choices._choices.values())),
                 "sockets": len(sockets),
             }
             await send(

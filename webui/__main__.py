@@ -91,9 +91,9 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
         ws_ping_timeout=20,
     )
     server = uvicorn.Server(config)
-    shown = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
+    url_host = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
     url = (
-        f"http://{f'[{shown}]' if ':' in shown else shown}"
+        f"http://{f'[{url_host}]' if ':' in url_host else url_host}"
         f":{settings.server.port}{settings.server.root_path}"
     )
     print(SAY_OPEN.format(url=url), flush=True)

@@ -222,10 +222,10 @@ def _offers(settings: Settings) -> dict[str, DownloadableModel]:
     manifest, root = read_manifest(MANIFEST), settings.paths.model_dir
     folders = {name: (root / name, model) for name, model in manifest.items()}
     if is_model(root):
-        mine = manifest.get(root.name) or (
+        own_model = manifest.get(root.name) or (
             manifest[MODEL_NAME] if engine_of(root) == manifest[MODEL_NAME].engine else None
         )
-        folders = {root.name: (root, mine)} if mine is not None else {}
+        folders = {root.name: (root, own_model)} if own_model is not None else {}
     return {
         name: DownloadableModel(
             model.engine, model.bytes / 1e9, partial(ModelFetcher, folder, model=model)

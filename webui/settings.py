@@ -247,11 +247,11 @@ def _names() -> dict[str, type]:
     }
 
 
-def _unknown(name: str, names, where: str) -> BadInput:
+def _unknown(name: str, names, source: str) -> BadInput:
     near = difflib.get_close_matches(name, list(names), 1, 0.4)
     if near:
-        return BadInput("bad_setting.unknown_near", where=where, near=near[0], param=name)
-    return BadInput("bad_setting.unknown", where=where, names=sorted(names), param=name)
+        return BadInput("bad_setting.unknown_near", where=source, near=near[0], param=name)
+    return BadInput("bad_setting.unknown", where=source, names=sorted(names), param=name)
 
 
 def _from_toml(path: Path) -> dict[str, object]:

@@ -55,7 +55,7 @@ def test_a_hot_swap_lets_the_running_stream_end_and_then_closes_the_old_engine()
 def test_whoever_is_told_knows_an_engine_before_it_can_be_leased():
     states = []
     resident = EngineManager(
-        lambda engine: states.append((resident.health().state, resident.coming() is not None))
+        lambda engine: states.append((resident.health().state, resident.next_health() is not None))
     )
     started(resident, FakeEngine())
     started(resident, FakeEngine(version="2"))
@@ -181,7 +181,7 @@ def test_while_another_steps_in_requests_are_asked_to_come_again():
     try:
         FakeEngine.start = lambda self: (gate.wait(10), start(self))[1]
         engines[1].break_down()
-        assert settled(resident, lambda: len(engines) == 3) and resident.coming() is None, (
+        assert settled(resident, lambda: len(engines) == 3) and resident.next_health() is None, (
             "that is for the one people wait for"
         )
         with pytest.raises(NotReady) as refused:
@@ -235,7 +235,7 @@ def test_an_engine_alone_says_why_it_broke_and_may_be_tried_again():
     assert (
         resident.health().state == "broken"
         and resident.can_try_again()
-        and resident.coming() is None
+        and resident.next_health() is None
     )
     assert resident.absent("big").en == "It failed four times."
     assert resident.again() and settled(
@@ -278,7 +278,7 @@ def test_an_engine_that_nobody_could_take_over_is_closed_and_another_may_come():
     bad, good = FakeEngine(version="bad"), FakeEngine(version="good")
     assert resident.replace(lambda: bad)
     assert settled(resident, lambda: resident.failure() is not None and bad.state == "broken")
-    assert resident.lease().engine is old and resident.coming() is None
+    assert resident.lease().engine is old and resident.next_health() is None
     assert settled(resident, lambda: resident.replace(lambda: good)), "nothing is on its way"
     assert settled(resident, lambda: resident.lease().engine is good)
     resident.close()

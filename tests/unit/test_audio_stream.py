@@ -156,7 +156,7 @@ def test_tempo_gives_sound_early_and_holds_little():
     assert len(tempo.push(VOICE[: RATE // 15])) > 0  # 67 ms in, the first sound is out
     for i in range(50):
         tempo.push(VOICE[i * 480 : i * 480 + 480])
-        assert len(tempo._held) < RATE // 3
+        assert len(tempo._buffer) < RATE // 3
 
 
 @pytest.mark.parametrize("factor", [0, 0.2, 4.1, float("nan")])

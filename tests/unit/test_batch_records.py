@@ -56,7 +56,7 @@ def test_every_mark_is_synced_before_it_is_told(tmp_path):
             and sync_modes.append(db.execute("PRAGMA synchronous").fetchone()[0])
         )
     )
-    store.done(line, "k", 1, 24000, "e")
+    store.mark_done(line, "k", 1, 24000, "e")
     assert sync_modes == [2] and db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     store.close()
 
@@ -80,7 +80,9 @@ def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
     one, two = store.claim(job.id), store.claim(job.id)
     store.cancel(job.id)
     store.release(one)
-    assert store.done(two, "k", 1, 24000, "e"), "what was made although nobody waits for it is kept"
+    assert store.mark_done(two, "k", 1, 24000, "e"), (
+        "what was made although nobody waits for it is kept"
+    )
     assert (
         store.get("a", job.id).lines == {"cancelled": 2, "done": 1}
         and store.claim(job.id) is None
@@ -89,7 +91,7 @@ def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
     store.resume(job.id)
     assert store.get("a", job.id).lines == {"waiting": 2, "done": 1}
     store.delete(job.id)
-    assert not store.done(one, "k", 1, 24000, "e")
+    assert not store.mark_done(one, "k", 1, 24000, "e")
     with pytest.raises(NotFound):
         store.get("a", job.id)
     store.close()
@@ -144,7 +146,7 @@ def test_jobs_of_earlier_versions_go_on_and_lines_get_a_model_and_notes_of_their
     store = JobStore(tmp_path)
     line = store.claim("job-1")
     assert line.model == "builtin" and line.notes == ()
-    store.done(line, "k", 1, 24000, "e", [("One.", "一。")])
+    store.mark_done(line, "k", 1, 24000, "e", [("One.", "一。")])
     assert store.lines("job-1")[0].notes == (("One.", "一。"),)
     job = store.add(
         "a", "", "auto", 1, [Line(1, "x", "v"), Line(2, "x", "v", model="builtin-instant")]

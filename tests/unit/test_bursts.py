@@ -197,7 +197,7 @@ def test_of_two_models_fetched_in_the_same_moment_one_goes_on():
     shelf._download = shelf._downloads.get
     at_once(2, lambda i: shelf.fetch(name="ab"[i]))
     assert sorted(states.values()) == ["downloading", "paused"]
-    assert states[shelf._shown] == "downloading"
+    assert states[shelf._current] == "downloading"
 
 
 # ---- all takes as one file -----------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_choices_are_bounded_but_not_those_of_who_has_takes(tmp_path, monkeypatc
     for n in range(200, 209):
         takes.keep(f"local/{n}", 1)
     for now in (takes, takes_at(tmp_path)):
-        owners = {owner for owner, choice in now.choices._all.items() if choice.days == 1}
+        owners = {owner for owner, choice in now.choices._choices.items() if choice.days == 1}
         assert owners == {f"local/{n}" for n in (*range(10), 190, *range(200, 209))}
 
 
@@ -158,8 +158,8 @@ def test_many_choose_at_once_and_each_is_kept(tmp_path):
 
     threads = [threading.Thread(target=choose, args=(n,)) for n in range(8)]
     [t.start() for t in threads], [t.join() for t in threads]
-    assert set(takes_at(tmp_path).choices._all.values()) == {Choice(1, True, True)}
-    assert len(takes_at(tmp_path).choices._all) == 80
+    assert set(takes_at(tmp_path).choices._choices.values()) == {Choice(1, True, True)}
+    assert len(takes_at(tmp_path).choices._choices) == 80
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), StorageFull(), ValueError()])

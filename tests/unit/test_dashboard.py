@@ -95,10 +95,10 @@ def test_labels_have_closed_sets_whatever_comes_to_the_door(told):
     metrics = Metrics()
     before = metrics.text().count(b"\n")
     for n in range(300):
-        metrics.turned_away(NotAllowed(Message("x", "x"), code=f"code_{n}"))
-        metrics.refused(KaikouError(Message("x", "x"), code=f"code_{n}"))
-        metrics.answered(area_of(f"/v1/{n}/x"), n * 7)
-        metrics.answered(f"area {n}", 200)
+        metrics.count_turned_away(NotAllowed(Message("x", "x"), code=f"code_{n}"))
+        metrics.count_refusal(KaikouError(Message("x", "x"), code=f"code_{n}"))
+        metrics.count_answer(area_of(f"/v1/{n}/x"), n * 7)
+        metrics.count_answer(f"area {n}", 200)
     assert metrics.text().count(b"\n") == before, "a label made up by a caller grows without end"
     assert {
         area_of(p)

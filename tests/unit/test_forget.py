@@ -159,7 +159,7 @@ def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, 
     assert engine.began.wait(20)
     studio.voices.delete(ME, voice.id)
     engine.may.set()
-    until(lambda: engine.encoded and not studio.prompts._coming)
+    until(lambda: engine.encoded and not studio.prompts._pending)
     assert (
         not engine.kept
         and not studio.prompts._kept
@@ -187,7 +187,7 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
     studio.voices.delete(ME, voice.id)
     engine.may.set()
     asking.join(20)
-    until(lambda: not studio.prompts._coming)
+    until(lambda: not studio.prompts._pending)
     assert (
         codes == ["voice_gone"]
         and not engine.kept
@@ -203,7 +203,7 @@ def test_a_clip_that_is_pushed_out_goes_with_all_that_was_made_of_it(tmp_path, e
     until(lambda: len(engine.kept) == 2 and len(studio.drafts._cleaned) == 1)
     for seed in (1, 2, 3):
         last = studio.drafts.make(ME, clip(5, seed=seed))
-    until(lambda: not studio.prompts._coming)
+    until(lambda: not studio.prompts._pending)
     for draft in (first, cleaned):
         with pytest.raises(NotFound):
             studio.drafts.get(ME, draft.id)

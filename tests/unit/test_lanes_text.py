@@ -52,7 +52,7 @@ class Told:
         self.lanes, self.over = Scheduler(engine, stall_s), threading.Event()
         self.text = TextSource(lambda clause, own: [clause], "en", [])
         self.job = job("text")
-        self.job.written = self.text
+        self.job.text_source = self.text
         self.text.listen(
             lambda waited: (self.job.text_arrived() if waited else None, self.lanes.poke())
         )

@@ -121,7 +121,7 @@ def test_guesses_in_parallel_are_slowed_by_address_and_by_name(tmp_path):
     assert tries(logins, "10.0.0.2", "ann", 100) == 4
     crowd = sum(tries(logins, f"10.1.{n}.1", "cid", 20) for n in range(60))
     assert crowd <= 25, "many addresses guess at one name no faster than five do"
-    assert len(logins._by_name._all) <= 1024
+    assert len(logins._by_name._buckets) <= 1024
 
 
 def test_right_logins_cost_nothing_and_strangers_lock_nobody_out(tmp_path):

@@ -318,7 +318,7 @@ def test_a_take_says_that_a_text_which_arrived_was_too_short_for_the_transcript(
         written, _ = studio.synthesis.open_text_stream(ME, **params)
         written.push(text)
         written.end()
-        job = studio.synthesis.open(ME, text_in=written.first, written=written, **params)
+        job = studio.synthesis.open(ME, text_in=written.first, text_source=written, **params)
         assert finish(studio, job).state == "done"
         take = studio.takes.get(ME, job.id)
         assert (take.request.mode, take.voice_notes) == ("zero_shot", notes)

@@ -348,7 +348,7 @@ def test_work_in_the_background_is_no_listener_that_waited():
     for one in (batch, job()):
         one.accept(chunk(0, last=True), 0.1)
         one.move("saving")
-        metrics.ended(one)
+        metrics.count_end(one)
     values = scrape(metrics)
     assert (
         values["cv_audio_first_byte_seconds_count", ""] == 1
@@ -364,9 +364,9 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
         one.accept(chunk(0, last=True, **{f"stage_{i}": 0.1, 'x"} 1\nevil{a="': 0.1}), 0.1)
         one.fail(Busy(Message("no", "不"), code=f"code_{i}"))
         one.trace.add_sending(0.01)  # some of it was sent before the engine was done, some after
-        metrics.ended(one)
+        metrics.count_end(one)
         one.trace.add_sending(0.01)
-        metrics.read(one)
+        metrics.observe_reader(one)
     values = scrape(metrics)
     assert len(values) == n, "series are all there from the start"
     assert (

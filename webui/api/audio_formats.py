@@ -77,7 +77,7 @@ def format_of(format_name: str | None, headers: Mapping[str, str]) -> str:
     """A key of TYPES. headers: names in any case. Raises BadInput."""
     if format_name is None:
         return "mp3" if is_openai_client(headers) else "wav"
-    return _known(format_name, TYPES, "response_format")
+    return _check_choice(format_name, TYPES, "response_format")
 
 
 def file_format(format: str = "wav") -> str:
@@ -85,10 +85,10 @@ def file_format(format: str = "wav") -> str:
 
     A dependency of routes. Raises BadInput.
     """
-    return _known(format, ("wav", *CODED), "format")
+    return _check_choice(format, ("wav", *CODED), "format")
 
 
-def _known(value: str, allowed: Iterable[str], param: str) -> str:
+def _check_choice(value: str, allowed: Iterable[str], param: str) -> str:
     if value not in allowed:
         names = ", ".join(allowed)
         raise BadInput("bad_format.audio", asked=value[:20], names=names, param=param)

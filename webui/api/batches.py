@@ -119,7 +119,7 @@ def routes(studio: Studio) -> APIRouter:
     def owner(request: Request) -> str:
         return request.scope["kk_owner"]
 
-    def told(job, request: Request) -> dict:
+    def to_dict(job, request: Request) -> dict:
         zh = language_of(dict(request.headers.raw)) == "zh"
         eta_s = batch.eta_s(job)
         return {
@@ -181,7 +181,7 @@ def routes(studio: Studio) -> APIRouter:
             )
         )
         if body.is_async:
-            return JSONResponse(told(job, request), 202, {"Location": f"/v2/jobs/{job.id}"})
+            return JSONResponse(to_dict(job, request), 202, {"Location": f"/v2/jobs/{job.id}"})
         headers = {
             "Cache-Control": "no-store",
             "X-Accel-Buffering": "no",
@@ -196,10 +196,10 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         "/v2/jobs", responses={**answers(200, of=schemas.JobList), **refusals(404, 422, 500, 507)}
     )
-    def every(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
+    def list_batches(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
         return {
             "object": "list",
-            "data": [told(job, request) for job in batch.list(owner(request), limit)],
+            "data": [to_dict(job, request) for job in batch.list(owner(request), limit)],
             "limits": {**BATCH_LIMITS, "keep_days": batch.keep_days},
         }
 
@@ -207,8 +207,8 @@ def routes(studio: Studio) -> APIRouter:
         "/v2/jobs/{job_id}",
         responses={**answers(200, of=schemas.JobInfo), **refusals(404, 422, 500, 507)},
     )
-    def one(job_id: str, request: Request):
-        return told(batch.get(owner(request), job_id), request)
+    def get_batch(job_id: str, request: Request):
+        return to_dict(batch.get(owner(request), job_id), request)
 
     @router.get(
         "/v2/jobs/{job_id}/lines",
@@ -268,14 +268,14 @@ def routes(studio: Studio) -> APIRouter:
         responses={**answers(200, of=schemas.JobInfo), **refusals(404, 422, 500, 507)},
     )
     def cancel(job_id: str, request: Request):
-        return told(batch.cancel(owner(request), job_id), request)
+        return to_dict(batch.cancel(owner(request), job_id), request)
 
     @router.post(
         "/v2/jobs/{job_id}/resume",
         responses={**answers(200, of=schemas.JobInfo), **refusals(404, 422, 500, 507)},
     )
     def resume(job_id: str, request: Request):
-        return told(batch.resume(owner(request), job_id), request)
+        return to_dict(batch.resume(owner(request), job_id), request)
 
     @router.post(
         "/v2/jobs/{job_id}/retry",
@@ -284,7 +284,7 @@ def routes(studio: Studio) -> APIRouter:
     def retry(
         job_id: str, request: Request, line: Annotated[int | None, Query(ge=1, le=1 << 31)] = None
     ):
-        return told(batch.retry(owner(request), job_id, line), request)
+        return to_dict(batch.retry(owner(request), job_id, line), request)
 
     @router.get(
         "/v2/jobs/{job_id}/download",

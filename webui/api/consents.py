@@ -85,7 +85,7 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         PATH + "/{consent_id}", responses={**answers(200, of=ConsentInfo), **refusals(404, 422)}
     )
-    def one(consent_id: str, request: Request):
+    def get_consent(consent_id: str, request: Request):
         return consent_info(consents.get(owner(request), consent_id))
 
     @router.post(

@@ -28,11 +28,11 @@ class EncoderPool:
 
     async def open(self, job: SpeechJob, kind: str, is_whole: bool = False) -> Encoder:
         """Raises KaikouError. If the caller is cancelled meanwhile, what still comes is closed."""
-        coming = self._thread.submit(self._studio.coder, job, kind, is_whole)
+        encoder_future = self._thread.submit(self._studio.coder, job, kind, is_whole)
         try:
-            return await asyncio.shield(asyncio.wrap_future(coming))
+            return await asyncio.shield(asyncio.wrap_future(encoder_future))
         except asyncio.CancelledError:
-            coming.add_done_callback(
+            encoder_future.add_done_callback(
                 lambda done: done.cancelled() or done.exception() or self.close(done.result())
             )
             raise

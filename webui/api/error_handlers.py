@@ -74,7 +74,7 @@ def install(app: FastAPI) -> None:
         )
 
     @app.exception_handler(ClientDisconnect)
-    async def gone(request: Request, error: ClientDisconnect):
+    async def on_disconnect(request: Request, error: ClientDisconnect):
         return Response(
             status_code=400
         )  # nobody reads it: the sender left, or the guard has answered already

@@ -51,22 +51,22 @@ class Static:
 
     def modules(self, entry: str) -> dict[str, str]:
         """Name -> source of a script and of all that it imports; each import by its name."""
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
 
         def add(name: str) -> None:
-            if name in found:
+            if name in sources:
                 return
             folder, source = posixpath.dirname(name), self.files[name].decode()
 
             def of(path: str) -> str:
                 return posixpath.normpath(f"{folder}/{path}")
 
-            found[name] = IMPORT.sub(lambda m: f'{m[1]}"{of(m[2])}"', source)
+            sources[name] = IMPORT.sub(lambda m: f'{m[1]}"{of(m[2])}"', source)
             for _, path in IMPORT.findall(source):
                 add(of(path))
 
         add(entry)
-        return found
+        return sources
 
 
 def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Static) -> APIRouter:

@@ -45,7 +45,7 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         "/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)}
     )
-    def one(model: str):
+    def get_model(model: str):
         """OpenAI's names are not in the list, but they are known: each means `auto`."""
         if model in studio.installed_names():
             return Model(id=model, active=model == studio.model_library.speaking)

@@ -121,13 +121,13 @@ def install(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _made(app)
+            app.openapi_schema = _build_document(app)
         return app.openapi_schema
 
     app.openapi = openapi
 
 
-def _made(app: FastAPI) -> dict[str, Any]:
+def _build_document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=ABOUT, routes=app.routes
     )

@@ -168,7 +168,7 @@ class Connection:
         sender, self._sender = self._sender, None
         reader = self._reader
         if reader is not None and is_given_up:
-            reader.job.heard.give_up()
+            reader.job.playback.give_up()
         if sender is not None:
             was_on = not sender.done()
             sender.cancel()
@@ -242,7 +242,7 @@ class Connection:
                     head = FRAME.pack(MAGIC, is_last, seq & 0xFFFFFFFF, start)
                     with job.trace.sending():
                         await self._socket.send_bytes(head + job.pcm(start, stop))
-                    job.heard.reached(stop)
+                    job.playback.reached(stop)
                 case Snapshot():
                     await self._end(seq, job, event)
 

@@ -104,7 +104,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
             name_by_url.setdefault(f"http://{host}:{settings.server.port}{root}{path}", at.name)
         return [{"url": url, "interface": name} for url, name in name_by_url.items()]
 
-    def told(demo: ShareLink, used: Used, request: Request) -> dict:
+    def to_dict(demo: ShareLink, used: Used, request: Request) -> dict:
         state = demo.ended or (
             "expired"
             if time.time() >= demo.expires_at
@@ -140,7 +140,8 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
         return {
             "object": "list",
             "data": [
-                told(d, used.get(d.id, Used()), request) for d in share_links.list(owner(request))
+                to_dict(d, used.get(d.id, Used()), request)
+                for d in share_links.list(owner(request))
             ],
             "limits": DEMO_LIMITS,
         }
@@ -163,7 +164,7 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
             max_uses=body.max_uses,
             per_minute=body.per_minute,
         )
-        return told(demo, Used(), request)
+        return to_dict(demo, Used(), request)
 
     @router.delete("/v1/demos/{demo_id}", status_code=204, responses=refusals(404, 503, 507))
     def revoke(demo_id: str, request: Request):

@@ -53,7 +53,7 @@ VOICE = [
     {"type": "string"},
     {"type": "object", "properties": {"id": {"type": "string"}}},
 ]
-NAMES = ", ".join(f"{theirs} = {ours}" for theirs, ours in OPENAI_VOICES.items())
+NAMES = ", ".join(f"{alias} = {voice_name}" for alias, voice_name in OPENAI_VOICES.items())
 # of bare samples, whichever engine speaks: nothing in them says their rate, and clients of OpenAI's
 # know this one
 PCM_HZ = 24_000
@@ -147,11 +147,11 @@ class Speech(JsonBody):
         """Blocking; raises every refusal there is."""
         if self.continue_from:
             return studio.synthesis.continue_take(owner, self.continue_from[:80])
-        params = self.asked()
+        params = self.to_params()
         with with_param("ref_audio"):
             return studio.synthesis.open(owner, text_in=self.input, **params)
 
-    def asked(self) -> dict[str, Any]:
+    def to_params(self) -> dict[str, Any]:
         """What the studio is asked for, but the text. Raises BadInput, TooLarge."""
         voice = self.voice if isinstance(self.voice, str) else str(self.voice.get("id", ""))
         reference = sound_in(self.ref_audio, "ref_audio") if self.ref_audio else b""

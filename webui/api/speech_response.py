@@ -70,7 +70,7 @@ async def reply(
         )
         sound, release = await _sound(studio, encoder_pool, job, kind, rate, pacing)
     else:
-        data = await _unless_left(request, _file(studio, encoder_pool, job, kind, rate))
+        data = await _cancel_on_disconnect(request, _file(studio, encoder_pool, job, kind, rate))
         if not is_events:
             return Response(data, 200, headers, TYPES[kind])
         sound, release = _pieces(data), lambda: None
@@ -117,7 +117,7 @@ def _header_text(sentences: list[str]) -> str:
     return quote(json.dumps(sentences, ensure_ascii=False), safe=" ,.:;!?'()")
 
 
-async def _unless_left(request: Request, making: Coroutine[Any, Any, bytes]) -> bytes:
+async def _cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, bytes]) -> bytes:
     """What is being made, or ClientDisconnect as soon as nobody waits for it any more; then its
     making ends.
     """
@@ -126,7 +126,7 @@ async def _unless_left(request: Request, making: Coroutine[Any, Any, bytes]) -> 
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    work_task, leave_task = asyncio.ensure_future(making), asyncio.ensure_future(leave())
+    work_task, leave_task = asyncio.ensure_future(work), asyncio.ensure_future(leave())
     try:
         await asyncio.wait([work_task, leave_task], return_when=asyncio.FIRST_COMPLETED)
         if not work_task.done():
@@ -150,8 +150,8 @@ async def _file(
     if kind in CODED:
         return await encoder_pool.whole(job, kind, pcm)
     if rate != job.rate:
-        other = Resampler(job.rate, rate)
-        return other.push(pcm) + other.flush()
+        resampler = Resampler(job.rate, rate)
+        return resampler.push(pcm) + resampler.flush()
     return (studio.header(job, len(pcm) // 2) if kind == "wav" else b"") + pcm
 
 
@@ -186,11 +186,11 @@ async def _sound(
     )
 
 
-async def _at_rate(sound: AsyncIterator[bytes], other: Resampler) -> AsyncIterator[bytes]:
+async def _at_rate(sound: AsyncIterator[bytes], resampler: Resampler) -> AsyncIterator[bytes]:
     async for piece in sound:
-        if block := other.push(piece):
+        if block := resampler.push(piece):
             yield block
-    if rest := other.flush():
+    if rest := resampler.flush():
         yield rest
 
 

@@ -111,7 +111,7 @@ def routes(studio: Studio) -> APIRouter:
         )
 
     @router.get(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422)})
-    def one(take_id: str, request: Request):
+    def get_take(take_id: str, request: Request):
         return take_info(takes.get_visible(owner(request), take_id))
 
     @router.patch(

@@ -201,7 +201,7 @@ def routes(studio: Studio) -> APIRouter:
         "/v1/audio/voices/{voice_id}",
         responses={**answers(200, of=VoiceInfo), **refusals(404, 422)},
     )
-    def one(voice_id: str, request: Request):
+    def get_voice(voice_id: str, request: Request):
         return voice_info(studio.voices.get(owner(request), voice_id), engines())
 
     @router.patch(

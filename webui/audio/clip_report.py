@@ -235,13 +235,15 @@ def check_transcript(report: ClipReport, window_s: float, transcript: str) -> Ad
     """A warning when nobody speaks that many ("transcript"), or that few ("transcript_less"),
     characters in `window_s` seconds. Latin words count by the letter.
     """
-    spoken = sum(unicodedata.category(c)[0] in "LN" for c in transcript)
-    if not spoken:
+    n_letters = sum(unicodedata.category(c)[0] in "LN" for c in transcript)
+    if not n_letters:
         return None
     whole = report.whole
     outer = report.duration_s / (whole.end_s - whole.start_s) if whole is not None else 1.0
-    per_s = spoken / max(window_s * min(1.0, report.speech_ratio * outer + 0.1), 0.1)
-    han = sum("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7a3" for c in transcript) / spoken
+    per_s = n_letters / max(window_s * min(1.0, report.speech_ratio * outer + 0.1), 0.1)
+    han = (
+        sum("\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7a3" for c in transcript) / n_letters
+    )
     # 1.5-9 characters a second in Chinese, 5-26 letters in alphabets; texts that mix lie between
     low, high = 5 - 3.5 * han, 26 - 17 * han
     if low <= per_s <= high:

@@ -133,8 +133,8 @@ def cleaning_hurts(before: Clip, after: Clip) -> bool:
     """True when the cleaned clip sounds less like the speaker: the colour of the voiced sounds
     moved, or parts of them are gone.
     """
-    colour_db, lost = cleaning_damage(before, after)
-    return colour_db > MAX_COLOUR_DB or lost > MAX_LOST
+    colour_db, lost_share = cleaning_damage(before, after)
+    return colour_db > MAX_COLOUR_DB or lost_share > MAX_LOST
 
 
 def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
@@ -157,12 +157,12 @@ def cleaning_damage(before: Clip, after: Clip) -> tuple[float, float]:
     )  # a change of level is not a change of voice
     audible = was > 10 * (noise + 1e-11)
     fell = 10 * np.log10(clean / np.maximum(now, 1e-12))
-    lost = float((fell[audible] > 6).mean()) if audible.any() else 0.0
+    lost_share = float((fell[audible] > 6).mean()) if audible.any() else 0.0
     trusted = clean.mean(axis=0) > 4 * noise
     if trusted.sum() < 4:
-        return 0.0, lost
+        return 0.0, lost_share
     change = 10 * np.log10(now.mean(axis=0)[trusted] / clean.mean(axis=0)[trusted] + 1e-9)
-    return float(np.abs(change).mean()), lost
+    return float(np.abs(change).mean()), lost_share
 
 
 def _alongside(before: Clip, after: Clip) -> Clip:

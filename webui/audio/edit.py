@@ -29,10 +29,10 @@ def cut(clip: Clip, start_s: float, end_s: float) -> Clip:
     if not end - start >= 0.1:  # also true of NaN
         raise BadInput("bad_window", param="window")
     part = clip.with_samples(clip.samples[round(start * clip.rate) : round(end * clip.rate)])
-    spoken = np.flatnonzero(analyse(part).speech)
-    if len(spoken):
-        left = max(round((spoken[0] * HOP_S - KEEP_S) * clip.rate), 0)
-        right = round(((spoken[-1] + 1) * HOP_S + KEEP_S) * clip.rate)
+    speech_frames = np.flatnonzero(analyse(part).speech)
+    if len(speech_frames):
+        left = max(round((speech_frames[0] * HOP_S - KEEP_S) * clip.rate), 0)
+        right = round(((speech_frames[-1] + 1) * HOP_S + KEEP_S) * clip.rate)
         part = clip.with_samples(part.samples[left:right])
     return _faded(part)
 

@@ -66,11 +66,11 @@ class _Codecs:
                         raise
         raise WorkerLost(False)
 
-    def ask(self, child: WorkerProcess, kind: str, key: int, what: int, data: bytes = b"") -> bytes:
+    def ask(self, child: WorkerProcess, kind: str, key: int, op: int, data: bytes = b"") -> bytes:
         with self._lock:
             if child is not self._child or not child.alive:
                 raise WorkerLost(False)
-            return self._exchange(kind, (key, what), data)
+            return self._exchange(kind, (key, op), data)
 
     def _exchange(self, kind: str, numbers: tuple, data: bytes) -> bytes:
         try:
@@ -133,7 +133,7 @@ class Encoder:
         try:
             self._child, self._key = _codecs.begin(kind, rate, label, is_whole)
         except WorkerLost:
-            raise _lost(kind) from None
+            raise _encoder_fault(kind) from None
         self._is_open = True
 
     def push(self, pcm: bytes) -> bytes:
@@ -161,12 +161,12 @@ class Encoder:
             except WorkerLost:
                 return  # its process is gone, and it with it
 
-    def _ask(self, what: int, data: bytes = b"") -> bytes:
+    def _ask(self, op: int, data: bytes = b"") -> bytes:
         try:
-            return _codecs.ask(self._child, self._kind, self._key, what, data)
+            return _codecs.ask(self._child, self._kind, self._key, op, data)
         except WorkerLost:
             self._is_open = False
-            raise _lost(self._kind) from None
+            raise _encoder_fault(self._kind) from None
 
 
 def coded(path: Path, kind: str) -> bytes:
@@ -184,7 +184,7 @@ def coded(path: Path, kind: str) -> bytes:
             coder.close()
 
 
-def _lost(kind: str) -> KaikouError:
+def _encoder_fault(kind: str) -> KaikouError:
     return KaikouError("encode", kind=kind, param="response_format")
 
 

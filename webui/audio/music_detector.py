@@ -49,9 +49,9 @@ def music_share(clip: Clip) -> float:
     )  # what lies on the edge of a cell lies within one of the others
     many = np.flatnonzero(peaks.sum(axis=1) >= 2)
     at = (np.arange(peaks.shape[1]) + 0.5) * CELL_HZ
-    some = many[::4]  # neighbours are alike
-    n = sum(not _is_one_tone(_exact(hz[t], at[peaks[t]])) for t in some)
-    return n / max(len(some), 1) * len(many) / len(hz)
+    sampled_frames = many[::4]  # neighbours are alike
+    n = sum(not _is_one_tone(_exact(hz[t], at[peaks[t]])) for t in sampled_frames)
+    return n / max(len(sampled_frames), 1) * len(many) / len(hz)
 
 
 def _peaks(x: np.ndarray) -> np.ndarray:

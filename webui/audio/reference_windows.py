@@ -29,11 +29,11 @@ def whole_window(clip: Clip, spectrum: Spectrum) -> Window | None:
     """The clip without the silence before its first and behind its last word; None where that is
     longer than MAX_PROMPT_S or holds no speech.
     """
-    spoken = np.flatnonzero(spectrum.speech)
-    if not len(spoken):
+    speech_frames = np.flatnonzero(spectrum.speech)
+    if not len(speech_frames):
         return None
-    left = max(0.0, float(spoken[0]) * HOP_S - KEEP_S)
-    right = min(float(spoken[-1] + 1) * HOP_S + KEEP_S, clip.duration_s)
+    left = max(0.0, float(speech_frames[0]) * HOP_S - KEEP_S)
+    right = min(float(speech_frames[-1] + 1) * HOP_S + KEEP_S, clip.duration_s)
     if right - left > MAX_PROMPT_S:
         return None
     return Window(round(left, 2), round(right, 2), _score(clip, spectrum, left, right))
@@ -85,14 +85,14 @@ def _phrases(spectrum: Spectrum) -> list[tuple[int, int]]:
     """[(start, end)] in frames, between pauses; one that is too long for a window is parted at its
     quietest places.
     """
-    spoken: list[tuple[int, int]] = []
+    phrases: list[tuple[int, int]] = []
     for start, end, is_on in runs(spectrum.speech):
-        if is_on and spoken and start - spoken[-1][1] < PAUSE_FRAMES:
-            spoken[-1] = (spoken[-1][0], end)
+        if is_on and phrases and start - phrases[-1][1] < PAUSE_FRAMES:
+            phrases[-1] = (phrases[-1][0], end)
         elif is_on:
-            spoken.append((start, end))
+            phrases.append((start, end))
     out = []
-    for start, end in spoken:
+    for start, end in phrases:
         while (end - start) * HOP_S > MAX_S - 2 * KEEP_S:
             low, high = start + round(MIN_S / HOP_S), start + round((MAX_S - 1) / HOP_S)
             middle = low + int(np.argmin(spectrum.level_db[low:high]))

@@ -18,7 +18,7 @@ class SilenceTrim:
 
     def __init__(self, rate: int, keep_s: float = 0.010):
         self._keep = round(keep_s * rate)
-        self._held = np.zeros(0, np.float32)
+        self._pending = np.zeros(0, np.float32)
         self._open = False
         self.dropped = 0  # samples cut so far
 
@@ -28,13 +28,13 @@ class SilenceTrim:
         """
         if self._open:
             return x
-        buffer = np.concatenate([self._held, np.asarray(x, np.float32)])
-        loud = np.flatnonzero(np.abs(buffer[len(self._held) :]) > ONSET)
-        onset = len(self._held) + int(loud[0]) if len(loud) else len(buffer)
+        buffer = np.concatenate([self._pending, np.asarray(x, np.float32)])
+        loud = np.flatnonzero(np.abs(buffer[len(self._pending) :]) > ONSET)
+        onset = len(self._pending) + int(loud[0]) if len(loud) else len(buffer)
         start = max(onset - self._keep, 0)
         self.dropped += start
         if not len(loud):
-            self._held = buffer[start:]
+            self._pending = buffer[start:]
             return np.zeros(0, np.float32)
-        self._open, self._held = True, np.zeros(0, np.float32)
+        self._open, self._pending = True, np.zeros(0, np.float32)
         return buffer[start:]

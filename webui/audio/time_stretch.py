@@ -28,41 +28,41 @@ class TimeStretch:
             np.sin(np.pi * (np.arange(self._hop) + 0.5) / (2 * self._hop)).astype(np.float32) ** 2
         )
         self._rise, self._fall = rise, rise[::-1].copy()
-        self._held = np.zeros(0, np.float32)  # input not yet done with
-        self._base = 0  # index of _held[0] in the whole input
+        self._buffer = np.zeros(0, np.float32)  # input not yet done with
+        self._base = 0  # index of _buffer[0] in the whole input
         self._step = 0  # frames made
         self._tail_at = 0  # where in the input the sound goes on that was begun last
-        self._taken = self._given = 0
+        self._n_in = self._n_out = 0
 
     def push(self, x: np.ndarray) -> np.ndarray:
         """x: float32 (n,). Returns float32 (m,), m may be 0."""
         x = np.asarray(x, np.float32)
-        self._taken += len(x)
+        self._n_in += len(x)
         if self.factor == 1.0:
             return x
-        self._held = np.concatenate([self._held, x])
+        self._buffer = np.concatenate([self._buffer, x])
         return self._make(None)
 
     def flush(self) -> np.ndarray:
         """What remains; the whole output then has round(input / factor) samples."""
         if self.factor == 1.0:
             return np.zeros(0, np.float32)
-        total = round(self._taken / self.factor)
-        self._held = np.concatenate(
-            [self._held, np.zeros(2 * self._hop + 2 * self._reach + self._hop * 8, np.float32)]
+        total = round(self._n_in / self.factor)
+        self._buffer = np.concatenate(
+            [self._buffer, np.zeros(2 * self._hop + 2 * self._reach + self._hop * 8, np.float32)]
         )
         return self._make(total)
 
     def _make(self, total: int | None) -> np.ndarray:
         out = []
-        while total is None or self._given < total:
+        while total is None or self._n_out < total:
             frame = self._next_frame(padded=total is not None)
             if frame is None:
                 break
             if total is not None:
-                frame = frame[: total - self._given]
+                frame = frame[: total - self._n_out]
             out.append(frame)
-            self._given += len(frame)
+            self._n_out += len(frame)
         return np.concatenate(out) if out else np.zeros(0, np.float32)
 
     def _next_frame(self, padded: bool) -> np.ndarray | None:
@@ -70,13 +70,13 @@ class TimeStretch:
         now.
         """
         hop, due = self._hop, round(self._step * self._hop * self.factor)
-        end = self._base + len(self._held)
+        end = self._base + len(self._buffer)
         if max(due + self._reach, self._tail_at) + 2 * hop > end:
             if not padded:
                 return None
-            self._held = np.concatenate(
+            self._buffer = np.concatenate(
                 [
-                    self._held,
+                    self._buffer,
                     np.zeros(max(due + self._reach, self._tail_at) + 2 * hop - end, np.float32),
                 ]
             )
@@ -103,9 +103,9 @@ class TimeStretch:
         return first + best if score[best] > 0 else due
 
     def _view(self, at: int, n: int) -> np.ndarray:
-        return self._held[at - self._base : at - self._base + n]
+        return self._buffer[at - self._base : at - self._base + n]
 
     def _drop(self, before: int) -> None:
-        n = min(max(before - self._base, 0), len(self._held))
+        n = min(max(before - self._base, 0), len(self._buffer))
         if n > 4 * self._hop:  # not at every frame: each drop copies what is kept
-            self._held, self._base = self._held[n:].copy(), self._base + n
+            self._buffer, self._base = self._buffer[n:].copy(), self._base + n

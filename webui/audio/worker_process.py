@@ -66,8 +66,8 @@ class WorkerProcess:
         clock.daemon = True
         clock.start()
         try:
-            asked = {"kind": kind, "numbers": list(map(float, numbers))}
-            send(self._process.stdin.write, asked, payload, self._memory_bytes)
+            request = {"kind": kind, "numbers": list(map(float, numbers))}
+            send(self._process.stdin.write, request, payload, self._memory_bytes)
             self._process.stdin.flush()
             header, body = receive(self._process.stdout.read, self._memory_bytes)
             state, rate, source_hz, channels = map(_count, header["answer"])

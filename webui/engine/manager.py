@@ -62,8 +62,8 @@ class EngineManager:
     error, in a thread of its own, when it has served and will not again. It may have `on_change`
     too: called when its health is another.
 
-    `on_change()` is called, from any thread, when `health`, `coming`, `failure` or whoever speaks
-    may be another.
+    `on_change()` is called, from any thread, when `health`, `next_health`, `failure` or whoever
+    speaks may be another.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EngineManager:
     ):
         self._lock = threading.Lock()
         self._seat: _Seat | None = None
-        self._coming: Engine | None = None
+        self._next: Engine | None = None
         self._missing: Missing | None = None
         self._on_ready, self._on_change = on_ready, on_change
         self._closed = False
@@ -136,7 +136,7 @@ class EngineManager:
         """
         with self._lock:
             missing = self._missing
-            if missing is None or self._coming is not None or self._closed:
+            if missing is None or self._next is not None or self._closed:
                 return False
             self._missing = None
         self.start(missing.make)
@@ -147,7 +147,7 @@ class EngineManager:
         try:
             engine = make()
             with self._lock:
-                self._coming = engine
+                self._next = engine
                 self._missing = self._missing if steps_in else None
             if hasattr(engine, "on_broken"):
                 engine.on_broken = lambda error: self._broke(engine, error)
@@ -174,7 +174,7 @@ class EngineManager:
             "an engine is not to be had (%s): %s", name_of(engine) or "it has no name yet", error.en
         )
         with self._lock:
-            self._coming = None
+            self._next = None
             if not steps_in:  # else what it stands in for is what is missing
                 self._missing = Missing(engine, make, error)
             if steps_in and self._seat is not None:
@@ -189,7 +189,7 @@ class EngineManager:
             before = (
                 None if old is None or steps_in else old.before if old.make is make else old.make
             )
-            self._seat, self._coming = _Seat(engine, self._lock, make, before), None
+            self._seat, self._next = _Seat(engine, self._lock, make, before), None
             is_late = self._closed
             if old is not None:
                 old.retired = True
@@ -232,12 +232,12 @@ class EngineManager:
 
     def health(self) -> Health:
         with self._lock:
-            seat, coming, failure = self._seat, self._coming, self.failure()
+            seat, next_engine, failure = self._seat, self._next, self.failure()
         if seat is not None:
             return seat.engine.health()
         if failure is not None:
             return Health("broken", failure.en, failure.zh)
-        return coming.health() if coming is not None else Health("starting")
+        return next_engine.health() if next_engine is not None else Health("starting")
 
     def figures(self) -> dict[str, float]:
         """Of whoever speaks, where it has any."""
@@ -245,13 +245,13 @@ class EngineManager:
         has_any = seat is not None and hasattr(seat.engine, "figures")
         return seat.engine.figures() if has_any else {}
 
-    def coming(self) -> Health | None:
+    def next_health(self) -> Health | None:
         """Progress of an engine on its way while another one speaks, or has failed; None when
         nothing is coming but one that steps in.
         """
         with self._lock:
             steps_in = self._seat is not None and self._seat.is_lost
-            return self._coming.health() if self._coming is not None and not steps_in else None
+            return self._next.health() if self._next is not None and not steps_in else None
 
     def is_restarting(self) -> bool:
         """The engine in charge had served, lost its process, and is on its way back."""
@@ -271,7 +271,7 @@ class EngineManager:
         return missing.error.copy() if missing is not None else None
 
     def can_try_again(self) -> bool:
-        return self._missing is not None and self._coming is None
+        return self._missing is not None and self._next is None
 
     def absent(self, name: str) -> KaikouError | None:
         """Why the engine of that name does not speak though it should: it failed, or is on its way.
@@ -279,17 +279,17 @@ class EngineManager:
         None when it is none of ours.
         """
         with self._lock:
-            missing, coming = self._missing, self._coming
+            missing, next_engine = self._missing, self._next
         if missing is not None and missing.name == name:
             return missing.error.copy()
-        if coming is not None and name_of(coming) == name:
+        if next_engine is not None and name_of(next_engine) == name:
             return NotReady("notready.loading", name=name, retry_after_s=5)
         return None
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            engines = [e for e in (self._seat and self._seat.engine, self._coming) if e is not None]
+            engines = [e for e in (self._seat and self._seat.engine, self._next) if e is not None]
         for engine in engines:
             _close(engine)
 

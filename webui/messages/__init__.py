@@ -41,19 +41,19 @@ def message(key: str, /, **values: object) -> Message:
 
 def _sentence(key: str, language: str, values: dict[str, object]) -> str:
     def filled(place: re.Match) -> str:
-        name, spec, one, many = place.groups()
+        name, spec, singular, plural = place.groups()
         value = values.get(name, "")
-        if one is not None:
-            return one if value == 1 else many
-        return _shown(value, spec or "", language)
+        if singular is not None:
+            return singular if value == 1 else plural
+        return _format_value(value, spec or "", language)
 
     return _PLACE.sub(filled, TEMPLATES[language].get(key, key))
 
 
-def _shown(value: object, spec: str, language: str) -> str:
+def _format_value(value: object, spec: str, language: str) -> str:
     value = getattr(value, language, value)
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return (spec or _COMMA[language]).join(_shown(v, "", language) for v in value)
+        return (spec or _COMMA[language]).join(_format_value(v, "", language) for v in value)
     try:
         return format(value, spec)
     except (TypeError, ValueError):

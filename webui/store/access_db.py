@@ -117,7 +117,7 @@ class AccessStore:
     # ---- keys ------------------------------------------------------------------------------------
     def keys(self) -> list[Key]:
         """All, newest first, revoked ones too."""
-        return self._all(
+        return self._fetch_all(
             "SELECT * FROM keys ORDER BY created_at DESC, id",
             lambda row: Key(**{**dict(row), "scopes": tuple(row["scopes"].split())}),
         )
@@ -152,10 +152,10 @@ class AccessStore:
     # ---- demo links ------------------------------------------------------------------------------
     def demos(self) -> list[ShareLink]:
         """All, newest first, ended ones too."""
-        return self._all("SELECT * FROM demos ORDER BY created_at DESC, id", _demo)
+        return self._fetch_all("SELECT * FROM demos ORDER BY created_at DESC, id", _demo)
 
     def demo(self, demo_id: str) -> ShareLink | None:
-        rows = self._all("SELECT * FROM demos WHERE id = ?", _demo, (demo_id,))
+        rows = self._fetch_all("SELECT * FROM demos WHERE id = ?", _demo, (demo_id,))
         return rows[0] if rows else None
 
     def add_demo(self, demo: ShareLink, max_live: int) -> bool:
@@ -206,7 +206,7 @@ class AccessStore:
     # ---- usage -----------------------------------------------------------------------------------
     def usage(self) -> dict[str, Used]:
         return dict(
-            self._all(
+            self._fetch_all(
                 "SELECT * FROM usage",
                 lambda row: (
                     row["id"],
@@ -236,13 +236,13 @@ class AccessStore:
 
     def is_login_ended(self, login_id: str) -> bool:
         return bool(
-            self._all("SELECT 1 FROM ended_logins WHERE id = ?", lambda row: row, (login_id,))
+            self._fetch_all("SELECT 1 FROM ended_logins WHERE id = ?", lambda row: row, (login_id,))
         )
 
     def close(self) -> None:
         self._db.close()
 
-    def _all(self, ask: str, from_row, parameters: tuple = ()) -> list:
+    def _fetch_all(self, ask: str, from_row, parameters: tuple = ()) -> list:
         if not self._db.is_there:
             return []
 

@@ -130,8 +130,8 @@ class Disk:
         write_file(path, data)
 
     def sync(self, path: Path) -> None:
-        with path.open("rb+") as written:
-            os.fsync(written.fileno())
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
 
     def move(self, draft: Path, final: Path) -> None:
         os.replace(draft, final)

@@ -26,23 +26,25 @@ class ConsentStore:
         self.folder = Folder(root / "consents")
         self.folder.sweep()
         self._changing = threading.Lock()
-        self._kept: dict[str, Consent] = {}
+        self._consents: dict[str, Consent] = {}
         for entry in self.folder.ids():
             try:
-                self._kept[entry] = Consent(**record(self.folder.read(entry, "consent.json"), 0.0))
+                self._consents[entry] = Consent(
+                    **record(self.folder.read(entry, "consent.json"), 0.0)
+                )
             except (NotFound, ValueError, TypeError):
                 continue  # a folder that is not ours is left alone, and not shown
 
     def list(self, account: str) -> list[Consent]:
         """Newest first."""
         return sorted(
-            (c for c in list(self._kept.values()) if c.owner == account),
+            (c for c in list(self._consents.values()) if c.owner == account),
             key=lambda c: (-c.created_at, c.id),
         )
 
     def get(self, consent_id: str, account: str) -> Consent:
         """Raises NotFound, the same for another's as for none."""
-        consent = self._kept.get(consent_id)
+        consent = self._consents.get(consent_id)
         if consent is None or consent.owner != account:
             raise consent_gone()
         return consent
@@ -52,23 +54,23 @@ class ConsentStore:
         self.folder.write(
             consent.id, {"consent.json": _record(consent), "recording.wav": recording}
         )
-        self._kept[consent.id] = consent
+        self._consents[consent.id] = consent
 
     def rename(self, consent: Consent, name: str) -> Consent:
         """Raises StorageFull, NotFound."""
         with self._changing:
-            if consent.id not in self._kept:
+            if consent.id not in self._consents:
                 raise consent_gone()
             changed = replace(consent, name=name)
             self.folder.put(consent.id, "consent.json", _record(changed))
-            self._kept[consent.id] = changed
+            self._consents[consent.id] = changed
         return changed
 
     def delete(self, consent: Consent) -> None:
         """Raises StorageFull when it cannot be removed: then it is still listed."""
         with self._changing:
             self.folder.remove(consent.id)
-            self._kept.pop(consent.id, None)
+            self._consents.pop(consent.id, None)
 
     def purge(self) -> None:
         self.folder.purge()

@@ -59,7 +59,8 @@ def save(model: Path, data_dir: Path, report: dict, sounds: dict[str, bytes]) ->
 def load(model: Path, data_dir: Path) -> dict | None:
     """The report of these very files; None where there is none, or files were exchanged since."""
     return next(
-        (found for folder in folders(model, data_dir) if (found := _of(model, folder / FILE))), None
+        (report for folder in folders(model, data_dir) if (report := _of(model, folder / FILE))),
+        None,
     )
 
 

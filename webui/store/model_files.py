@@ -172,8 +172,8 @@ def _hex(value: str | None) -> str | None:
     return value
 
 
-def _bad(where: str, what: str) -> BadInput:
-    return BadInput("bad_manifest", where=where, what=what[:120], param="manifest")
+def _bad(source: str, problem: str) -> BadInput:
+    return BadInput("bad_manifest", where=source, what=problem[:120], param="manifest")
 
 
 def source_at(name: str) -> Source:
@@ -249,7 +249,7 @@ class ModelFetcher:
                 tell.begin(spec, self._part_bytes(spec))
                 try:
                     size, sha256 = download(
-                        spec, self._from, repository, final, tell.here, cancelled
+                        spec, self._from, repository, final, tell.report, cancelled
                     )
                 except FileAbsent:
                     if not spec.optional:
@@ -389,18 +389,18 @@ class ModelFetcher:
 class ProgressTracker:
     """Adds up bytes of several files for one listener."""
 
-    def __init__(self, plan: Plan, begun: int, listener: Callable[[Progress], None]):
+    def __init__(self, plan: Plan, n_partial: int, listener: Callable[[Progress], None]):
         missing = sum(spec.size for spec in plan.missing)
         self._before, self._total = plan.total_bytes - missing, plan.total_bytes
-        self._start_bytes, self._start_s = self._before + begun, time.monotonic()
-        self._later = begun  # bytes that lie in parts of files not yet begun
+        self._start_bytes, self._start_s = self._before + n_partial, time.monotonic()
+        self._later = n_partial  # bytes that lie in parts of files not yet begun
         self._listener, self._file, self._size = listener, "", 0
 
     def begin(self, spec: FileSpec, have: int) -> None:
         self._file, self._size, self._later = spec.path, spec.size, self._later - have
-        self.here(have)
+        self.report(have)
 
-    def here(self, have: int) -> None:
+    def report(self, have: int) -> None:
         done = self._before + have + self._later
         spent_s = time.monotonic() - self._start_s
         rate = max(0.0, (done - self._start_bytes) / spent_s) if spent_s > 0 else 0.0
@@ -409,4 +409,4 @@ class ProgressTracker:
     def end(self, size: int) -> None:
         self._total += size - self._size
         self._before += size
-        self.here(0)
+        self.report(0)

@@ -160,8 +160,8 @@ class Source:
         if parts.scheme not in schemes or not any(
             host == allowed_host or host.endswith(f".{allowed_host}") for allowed_host in self.hosts
         ):
-            where = f"{parts.scheme}://{host}"[:100]
-            raise _Stop(NotReady("model_redirect", where=where, hosts=self.hosts))
+            origin = f"{parts.scheme}://{host}"[:100]
+            raise _Stop(NotReady("model_redirect", where=origin, hosts=self.hosts))
 
     def address(self, repository: str, path: str) -> str:
         return f"{self.endpoint.rstrip('/')}/{quote(path)}"
@@ -179,7 +179,7 @@ class Source:
         huggingface_hub.logging.set_verbosity_error()
         spec, part = transfer.spec, transfer.unfinished
         url = self.address(repository, spec.path)
-        with _asking(huggingface_hub.get_session(), self.check, transfer):
+        with _checked_requests(huggingface_hub.get_session(), self.check, transfer):
             about = huggingface_hub.get_hf_file_metadata(
                 url, token=False, timeout=HEAD_TIMEOUT_S, retry_on_errors=True
             )
@@ -188,12 +188,12 @@ class Source:
                 raise transfer.misfit(about.size)
             if about.size is not None and transfer.have > about.size:
                 part.unlink()
-            begun = transfer.have
+            start_bytes = transfer.have
             with part.open("ab") as file:
                 http_get(
                     url,
                     file,
-                    resume_size=begun,
+                    resume_size=start_bytes,
                     headers={"Accept-Encoding": "identity"},
                     expected_size=about.size,
                     tqdm_class=_bar(transfer),
@@ -272,17 +272,17 @@ def _checked(send: Callable, check: Callable[[str], None]) -> Callable:
     return checked
 
 
-_ASKING: ContextVar[Callable[[str], None] | None] = ContextVar("asking", default=None)
+_CHECK: ContextVar[Callable[[str], None] | None] = ContextVar("asking", default=None)
 
 
 def _before_request(request) -> None:
-    check = _ASKING.get()
+    check = _CHECK.get()
     if check is not None:
         check(str(request.url))
 
 
 @contextmanager
-def _asking(client, check: Callable[[str], None], transfer: Transfer) -> Iterator[None]:
+def _checked_requests(client, check: Callable[[str], None], transfer: Transfer) -> Iterator[None]:
     """huggingface_hub has one client for the process, which calls its hooks before each hop: ours
     looks at this thread's only.
     """
@@ -295,11 +295,11 @@ def _asking(client, check: Callable[[str], None], transfer: Transfer) -> Iterato
     hooks = client.event_hooks
     if _before_request not in hooks["request"]:
         client.event_hooks = {**hooks, "request": [_before_request, *hooks["request"]]}
-    token = _ASKING.set(before)
+    token = _CHECK.set(before)
     try:
         yield
     finally:
-        _ASKING.reset(token)
+        _CHECK.reset(token)
 
 
 def _bar(transfer: Transfer) -> type:
@@ -338,7 +338,7 @@ def download(
     transfer = Transfer(spec, final, on_progress, cancelled)
     is_second = False
     while True:
-        begun = transfer.have
+        start_bytes = transfer.have
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
             final.unlink(missing_ok=True)  # not whole, else it would not be fetched
@@ -347,12 +347,12 @@ def download(
             if not spec.fits(size):
                 final.unlink()
                 raise transfer.misfit(size)
-            if begun and spec.sha256 and sha256 != spec.sha256:
+            if start_bytes and spec.sha256 and sha256 != spec.sha256:
                 final.unlink()
                 raise transfer.damaged()
             return size, sha256
         except FileDamaged:
-            if not begun or is_second:
+            if not start_bytes or is_second:
                 raise
             is_second = True  # perhaps it was begun from another file: once more, in one piece
         except _Stop as stop:
@@ -364,7 +364,7 @@ def download(
                 raise Cancelled() from error
             fault = transfer.named(error)
             is_lasting = isinstance(fault, FileAbsent | StorageFull)
-            if is_lasting or transfer.have - begun < PROGRESS_BYTES:
+            if is_lasting or transfer.have - start_bytes < PROGRESS_BYTES:
                 raise fault from error
             log.info("%s goes on after %s", spec.path, error)
         finally:

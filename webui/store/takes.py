@@ -93,9 +93,9 @@ class TakeStore:
         return shutil.disk_usage(next(p for p in places if p.exists())).free
 
     def list(self, owner: str) -> list[Take]:
-        return self.some(self.ids(owner))
+        return self.get_many(self.ids(owner))
 
-    def some(self, ids: Iterable[str]) -> list[Take]:
+    def get_many(self, ids: Iterable[str]) -> list[Take]:
         """Those that are still there, in this order."""
         return [take for i in ids if (take := self._whole(i)) is not None]
 
@@ -113,13 +113,13 @@ class TakeStore:
             raise NotFound("take_gone.no_sound")
         return path
 
-    def change(self, take: Take, **what) -> Take:
+    def change(self, take: Take, **changes) -> Take:
         """Only what is given changes: another change since `take` was read is kept.
 
         Raises StorageFull, NotFound.
         """
         with self._changing:
-            changed = replace(self._whole(take.id) or take, **what)
+            changed = replace(self._whole(take.id) or take, **changes)
             self.folder.put(take.id, "take.json", _record(changed))
             with self._lock:
                 if take.id in self._entries:

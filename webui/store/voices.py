@@ -58,8 +58,10 @@ class VoiceStore:
                 continue  # a folder that is not ours is left alone, and not shown
 
     def list(self, account: str) -> list[Voice]:
-        mine = [v for v in list(self._saved.values()) if v.owner == account]
-        return sorted(mine, key=lambda v: -v.created_at) + [v for v, _ in self.starters.values()]
+        own_voices = [v for v in list(self._saved.values()) if v.owner == account]
+        return sorted(own_voices, key=lambda v: -v.created_at) + [
+            v for v, _ in self.starters.values()
+        ]
 
     def get(self, voice_id: str, account: str) -> Voice:
         if voice_id in self.starters:
@@ -84,7 +86,7 @@ class VoiceStore:
         self.folder.write(voice.id, {"voice.json": _record(voice), "reference.wav": reference})
         self._saved[voice.id] = voice
 
-    def change(self, voice: Voice, **what) -> Voice:
+    def change(self, voice: Voice, **changes) -> Voice:
         """Only what is given changes: another change since `voice` was read is kept.
 
         Raises StorageFull, NotFound.
@@ -92,7 +94,7 @@ class VoiceStore:
         with self._changing:
             if voice.id not in self._saved:
                 raise voice_gone()
-            changed = replace(self._saved[voice.id], **what)
+            changed = replace(self._saved[voice.id], **changes)
             self.folder.put(voice.id, "voice.json", _record(changed))
             self._saved[voice.id] = changed
         return changed

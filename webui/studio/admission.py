@@ -43,7 +43,7 @@ class Buckets:
     """One bucket per key, the longest unused forgotten."""
 
     def __init__(self, per_minute: float, max_keys: int = 4096):
-        self._per_minute, self._max, self._all, self._lock = (
+        self._per_minute, self._max, self._buckets, self._lock = (
             per_minute,
             max_keys,
             OrderedDict(),
@@ -53,10 +53,10 @@ class Buckets:
     def check(self, key: str) -> None:
         """Raises Busy with the seconds to wait."""
         with self._lock:
-            bucket = self._all.pop(key, None) or Bucket(self._per_minute)
-            self._all[key] = bucket
-            while len(self._all) > self._max:
-                self._all.popitem(last=False)
+            bucket = self._buckets.pop(key, None) or Bucket(self._per_minute)
+            self._buckets[key] = bucket
+            while len(self._buckets) > self._max:
+                self._buckets.popitem(last=False)
             wait_s = bucket.take()
         if wait_s:
             s = math.ceil(wait_s)
@@ -65,8 +65,8 @@ class Buckets:
     def give_back(self, key: str) -> None:
         """The last `check` of this key does not count."""
         with self._lock:
-            if key in self._all:
-                self._all[key].give_back()
+            if key in self._buckets:
+                self._buckets[key].give_back()
 
 
 class Admission:
@@ -233,7 +233,7 @@ class Admission:
             self._watch_claims()
         return True
 
-    def done(self, job: SpeechJob) -> None:
+    def finish(self, job: SpeechJob) -> None:
         with self._lock:
             self._claims.pop(job.id, None)
             n_open = self._open.get(job.owner, 0) - 1

@@ -31,26 +31,26 @@ class Choices:
         self._writing = threading.Lock()  # of the disk: who only asks never waits for it
         self._changed: dict[str, Choice] = {}  # not yet on the disk
         try:
-            self._all = OrderedDict(store.load())  # the longest unused first
+            self._choices = OrderedDict(store.load())  # the longest unused first
         except KaikouError as error:
             log.error("what visitors chose for their takes could not be read: %s", error)
-            self._all = OrderedDict()
+            self._choices = OrderedDict()
 
     def of(self, owner: str) -> Choice:
         """For work of theirs: it counts as a use."""
         with self._lock:
-            if owner in self._all:
-                self._all.move_to_end(owner)
-            return self._all.get(owner, Choice())
+            if owner in self._choices:
+                self._choices.move_to_end(owner)
+            return self._choices.get(owner, Choice())
 
     def peek(self, owner: str) -> Choice:
-        return self._all.get(owner, Choice())
+        return self._choices.get(owner, Choice())
 
-    def change(self, owner: str, **what) -> None:
+    def change(self, owner: str, **changes) -> None:
         """Nothing is written when it is as it was."""
         with self._lock:
-            before = self._all.get(owner, Choice())
-            after = replace(before, **what)
+            before = self._choices.get(owner, Choice())
+            after = replace(before, **changes)
             if after == before:
                 return
             self._set(owner, after)
@@ -59,14 +59,14 @@ class Choices:
 
     def _set(self, owner: str, choice: Choice) -> None:
         self._changed[owner] = choice
-        self._all.pop(owner, None)
+        self._choices.pop(owner, None)
         if choice != Choice():
-            self._all[owner] = choice
+            self._choices[owner] = choice
 
     def _bound(self) -> None:
-        excess = len(self._all) - MAX_CHOICES
+        excess = len(self._choices) - MAX_CHOICES
         if excess > 0:
-            idle = (owner for owner in list(self._all)[:-1] if not self._has_takes(owner))
+            idle = (owner for owner in list(self._choices)[:-1] if not self._has_takes(owner))
             for owner in [owner for owner, _ in zip(idle, range(excess), strict=False)]:
                 self._set(owner, Choice())
 
@@ -82,7 +82,7 @@ class Choices:
                     self._store.save(changed)
                 except StorageDamaged:  # the file was set aside: all goes into the new one
                     with self._lock:
-                        changed = dict(self._all) | changed
+                        changed = dict(self._choices) | changed
                     self._store.save(changed)
             except KaikouError as error:
                 log.warning("what visitors chose for their takes is written later: %s", error.code)

@@ -24,7 +24,7 @@ def source_of(
     if recording and not consent:
         raise NotAllowed("consent.speaker", param="consent")
     clip = (
-        _heard(drafts, owner, recording)
+        _inspect_recording(drafts, owner, recording)
         if recording
         else drafts.sound(drafts.get(owner, source), whole=True)
     )
@@ -40,10 +40,10 @@ def source_of(
     return clip
 
 
-def _heard(drafts: Drafts, owner: str, recording: bytes) -> audio.Clip:
+def _inspect_recording(drafts: Drafts, owner: str, recording: bytes) -> audio.Clip:
     """With a voice in it."""
     try:
-        with drafts.hearing(owner, recording) as draft:
+        with drafts.open_draft(owner, recording) as draft:
             return draft.clip
     except (BadInput, TooLarge) as error:
         error.param = "source_audio"

@@ -38,7 +38,7 @@ class Doctor:
         self._command, self._data_dir, self._is_idle = command, data_dir, is_idle
         self._quiet_s = quiet_s
         self._change = threading.Condition()
-        self._asked: deque[Installed] = deque()  # by somebody
+        self._requests: deque[Installed] = deque()  # by somebody
         self._offered: dict[str, Installed] = {}  # by themselves
         self._quiet_from_s = time.monotonic()
         self._running: tuple[Installed, subprocess.Popen, bool] | None = None
@@ -65,7 +65,7 @@ class Doctor:
         report = self.report(model)
         with self._change:
             running = self._running is not None and self._running[0].name == model.name
-            waits = any(m.name == model.name for m in self._asked)
+            waits = any(m.name == model.name for m in self._requests)
             is_broken = model.name in self._broken
         if running:
             return {"state": "runs", "line": self._line}
@@ -91,7 +91,7 @@ class Doctor:
             if self._running is not None and not self._running[2]:
                 raise Busy("examining", retry_after_s=60)
             self._end_running()
-            self._asked.append(model)
+            self._requests.append(model)
             self._wake()
 
     def offer(self, model: Installed) -> None:
@@ -165,8 +165,8 @@ class Doctor:
         """The next model, and whether nobody asked for it. Waits; None at the end."""
         with self._change:
             while not self._closed:
-                if self._asked:
-                    return self._asked.popleft(), False
+                if self._requests:
+                    return self._requests.popleft(), False
                 wait_s = None
                 if self._offered:
                     wait_s = self._quiet_from_s + (self._quiet_s or 0) - time.monotonic()

@@ -91,7 +91,7 @@ class Drafts:
         )  # by id of a clip and amount: that clip, so that its id stays its own; cleaned
 
     @contextmanager
-    def hearing(self, owner: str, data: bytes, after: str = "") -> Iterator[Draft]:
+    def open_draft(self, owner: str, data: bytes, after: str = "") -> Iterator[Draft]:
         """Decode and look; nothing of it is kept, and others wait meanwhile. after: id of a draft
         of theirs that this recording goes on from; when that is gone, what was said now is all
         there is. Raises BadInput, TooLarge, Busy.
@@ -109,12 +109,12 @@ class Drafts:
                     self._remove([])
 
     def inspect(self, owner: str, data: bytes) -> ClipReport:
-        with self.hearing(owner, data) as draft:
+        with self.open_draft(owner, data) as draft:
             return draft.report
 
     def make(self, owner: str, data: bytes, after: str = "") -> Draft:
-        """As `hearing`, and kept."""
-        with self.hearing(owner, data, after) as draft:
+        """As `open_draft`, and kept."""
+        with self.open_draft(owner, data, after) as draft:
             self._keep(draft)
         self._begin(draft)
         return draft
@@ -129,7 +129,7 @@ class Drafts:
             return self.get(owner, key)
         except NotFound:
             pass
-        with self.hearing(owner, data) as inspection:
+        with self.open_draft(owner, data) as inspection:
             cut = audio.cut(inspection.clip, inspection.start_s, inspection.end_s)
             draft = Draft(key, owner, cut, inspection.report, 0.0, cut.duration_s, is_once=True)
             self._keep(draft)
@@ -281,8 +281,8 @@ class Drafts:
         with it.
         """
         with self._lock:
-            mine = [d for d in self._drafts.values() if account_of(d.owner) == voice.owner]
-        old_drafts = [d for d in mine if self._voice(d).fingerprint == voice.fingerprint]
+            own_drafts = [d for d in self._drafts.values() if account_of(d.owner) == voice.owner]
+        old_drafts = [d for d in own_drafts if self._voice(d).fingerprint == voice.fingerprint]
         with self._lock:
             self._remove(old_drafts)
         self._tell(old_drafts)
@@ -391,9 +391,9 @@ class Drafts:
         """The oldest cleaned copy of theirs goes first, for it can be made again; not the one that
         was made last.
         """
-        mine = {id(d.clip) for d in self._drafts.values() if d.owner in owners}
+        clip_ids = {id(d.clip) for d in self._drafts.values() if d.owner in owners}
         for key, (clip, _) in list(self._cleaned.items())[:-1]:
-            if id(clip) in mine:
+            if id(clip) in clip_ids:
                 del self._cleaned[key]
                 return True
         return False

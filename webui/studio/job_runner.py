@@ -65,8 +65,8 @@ class JobRunner:
     def submit(self, ready: PreparedJob) -> None:
         """It begins now, or waits in the line. Raises Busy, and has let its engine go then."""
         job = ready.job
-        if job.written is not None:
-            job.written.listen(lambda was_waited_for: self._fed(job, was_waited_for))
+        if job.text_source is not None:
+            job.text_source.listen(lambda was_waited_for: self._fed(job, was_waited_for))
         try:
             self.admission.enter(job, lambda _: self.begin(ready))
         except BaseException:
@@ -79,7 +79,7 @@ class JobRunner:
         waited_s = time.monotonic() - job.born_s
         job.trace.add("queue", waited_s)
         if not job.is_background:
-            self._metrics.begun(waited_s)
+            self._metrics.observe_wait(waited_s)
         job.move("running")
         ready.lanes.add(job, ready.prompt, self._end)
 
@@ -93,15 +93,15 @@ class JobRunner:
         if job.is_cancelled or job.is_over:
             return
         job.is_cancelled = True
-        if job.written is not None:
-            job.written.close()
+        if job.text_source is not None:
+            job.text_source.close()
         self._scheduler_pool.cancel(job.request.id)
         if self.admission.leave(job):
             job.settle()
             job.fail(Cancelled())
             job.lease.release()
-            self.admission.done(job)
-            self._metrics.ended(job)
+            self.admission.finish(job)
+            self._metrics.count_end(job)
             self._close(job, by_engine=True)
         self._poke()
 
@@ -126,8 +126,8 @@ class JobRunner:
         if job.is_background:
             self.admission.next()  # it may have had a place that somebody waits for
         else:
-            self.admission.done(job)
-        self._metrics.ended(job)
+            self.admission.finish(job)
+        self._metrics.count_end(job)
         if job.snapshot().state == "saving" and is_guest(job.owner):
             job.saved(None, is_kept=False)
         elif not job.is_background and not is_guest(job.owner):
@@ -140,13 +140,13 @@ class JobRunner:
         """
         with contextlib.suppress(RuntimeError):  # the studio is closing and writes no more
             is_whole = job.snapshot().state == "saving"
-            if is_whole or (job.made_s and job.written is None):
+            if is_whole or (job.made_s and job.text_source is None):
                 self._writer.submit(self._save, job)
 
     def _close(self, job: SpeechJob, by_engine: bool) -> None:
         if not job.closed(by_engine):
             return
-        self._metrics.read(job)
+        self._metrics.observe_reader(job)
         self._usage.spoke(job.owner, job.n_chars, job.made_s)
         log.info("%s", line(job))
         if job.is_background or is_guest(job.owner):

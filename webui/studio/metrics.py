@@ -171,44 +171,44 @@ class Metrics:
         )
         self._refusals = {code: refusals.labels(code) for code in REFUSALS}
 
-    def watch(self, name: str, what: str, read: Callable[[], float]) -> None:
-        Gauge(name, what, registry=self.registry).set_function(read)
+    def watch(self, name: str, description: str, read: Callable[[], float]) -> None:
+        Gauge(name, description, registry=self.registry).set_function(read)
 
-    def watch_cache(self, name: str, what: str, read: Callable[[], tuple[int, int]]) -> None:
+    def watch_cache(self, name: str, description: str, read: Callable[[], tuple[int, int]]) -> None:
         """A cache that counts for itself: `read()` gives its hits and misses so far."""
-        self.registry.register(_Cache(name, what, read))
+        self.registry.register(_Cache(name, description, read))
 
     def watch_engine(self, read: Callable[[], dict[str, float]]) -> None:
         """read(): what the engine in charge counts, by the names of FIGURES."""
         self.registry.register(_Engine(read))
 
     # ---- at the door -----------------------------------------------------------------------------
-    def answered(self, area: str, status: int) -> None:
+    def count_answer(self, area: str, status: int) -> None:
         """status: of HTTP; 0 when there was none."""
         kind = "2xx" if status == 101 else f"{status // 100}xx"
         self._answers[area if area in AREAS else OTHER, kind if kind in STATUSES else "none"].inc()
 
-    def turned_away(self, error: KaikouError) -> None:
+    def count_turned_away(self, error: KaikouError) -> None:
         self._refusals[error.code if error.code in self._refusals else OTHER].inc()
 
     # ---- what happens to a request ---------------------------------------------------------------
-    def refused(self, error: KaikouError) -> None:
+    def count_refusal(self, error: KaikouError) -> None:
         """No job came of a request."""
         self._errors[error.code if error.code in self._errors else OTHER].inc()
 
-    def voice(self, is_hit: bool) -> None:
+    def count_voice(self, is_hit: bool) -> None:
         self._voices[is_hit].inc()
 
-    def begun(self, waited_s: float) -> None:
+    def observe_wait(self, waited_s: float) -> None:
         self._queue_s.observe(waited_s)
 
-    def ended(self, job: SpeechJob) -> None:
+    def count_end(self, job: SpeechJob) -> None:
         """The engine is done with it, or it left the line. Once per job."""
         snapshot, trace = job.snapshot(), job.trace
         end = "done" if snapshot.state == "saving" else snapshot.state
         self._jobs.get(end, self._jobs["failed"]).inc()
         if snapshot.error is not None and not isinstance(snapshot.error, Cancelled):
-            self.refused(snapshot.error)
+            self.count_refusal(snapshot.error)
         if trace.first_s is not None and not job.is_background:
             self._first_byte_s.observe(trace.first_s)
         if end == "done":
@@ -220,7 +220,7 @@ class Metrics:
             if stage in self._stage_s and stage != "socket":
                 self._stage_s[stage].observe(seconds)
 
-    def read(self, job: SpeechJob) -> None:
+    def observe_reader(self, job: SpeechJob) -> None:
         """Its reader is done with it too. Once per job."""
         socket_s = job.trace.whole().get("socket")
         if socket_s is not None:
@@ -231,11 +231,11 @@ class Metrics:
 
 
 class _Cache(Collector):
-    def __init__(self, name: str, what: str, read: Callable[[], tuple[int, int]]):
-        self._name, self._what, self._read = name, what, read
+    def __init__(self, name: str, description: str, read: Callable[[], tuple[int, int]]):
+        self._name, self._description, self._read = name, description, read
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        family = CounterMetricFamily(self._name, self._what, labels=["result"])
+        family = CounterMetricFamily(self._name, self._description, labels=["result"])
         for result, n in zip(("hit", "miss"), self._read()):
             family.add_metric([result], n)
         yield family

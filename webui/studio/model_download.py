@@ -29,7 +29,7 @@ class ModelDownload:
         self._progress: Progress | None = None
         self._error: KaikouError | None = None
         # the source before this one, and what went wrong there
-        self._left: tuple[str, KaikouError | None] | None = None
+        self._previous: tuple[str, KaikouError | None] | None = None
         self._state = "present" if fetcher(self._source).plan().is_complete else "none"
 
     def fetch(self, source: str = "") -> None:
@@ -49,7 +49,7 @@ class ModelDownload:
             if self._state in ("downloading", "present") and source == self._source:
                 return
             if source != self._source:
-                self._left = self._source, self._error
+                self._previous = self._source, self._error
             before, self._source = self._thread, source
             self._stop.set()
             self._stop = threading.Event()
@@ -90,7 +90,7 @@ class ModelDownload:
         left; left: the source before, and its reason.
         """
         status: dict = {"state": self._state, "source": self._source, "sources": list(SOURCES)}
-        if (failed_source := self._left) is not None:
+        if (failed_source := self._previous) is not None:
             status["left"] = {"source": failed_source[0]} | _why(failed_source[1])
         progress = self._progress
         if progress is None:

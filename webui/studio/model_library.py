@@ -29,8 +29,8 @@ class DownloadableModel:
 
 
 class ModelLibrary:
-    """here(): what is on the disk now. maker(model): what brings its engine up, the same object
-    each time it is asked for one model.
+    """list_installed(): what is on the disk now. maker(model): what brings its engine up,
+    the same object each time it is asked for one model.
     offers: what may be fetched, and offered: the one of them that is shown beside the engine before
       anybody asks for another; "" = none.
     doctor: examines them, where there is one.
@@ -50,7 +50,7 @@ class ModelLibrary:
         doctor: Doctor | None = None,
         unexpected: Callable[[str], list[str]] = lambda name: [],
     ):
-        self._engine_manager, self._here, self._make, self._offers, self._chosen = (
+        self._engine_manager, self._list_installed, self._make, self._offers, self._chosen = (
             engine_manager,
             list_installed,
             maker,
@@ -62,7 +62,7 @@ class ModelLibrary:
         self._downloads: dict[str, ModelDownload] = {}
         self._lock, self._choosing = threading.Lock(), threading.Lock()
         # the download that is told beside the engine: the one somebody asked for last
-        self._shown = offered
+        self._current = offered
 
     # ---- what there is ---------------------------------------------------------------------------
     def maker(self, model: Installed) -> Maker:
@@ -70,7 +70,7 @@ class ModelLibrary:
             return self._makers.setdefault(model.name, self._make(model))
 
     def installed(self) -> list[Installed]:
-        return [model for model in self._here() if model.is_whole]
+        return [model for model in self._list_installed() if model.is_whole]
 
     def find(self, make: Maker | None) -> str:
         """The model that an engine comes of; "" for the built-in voice and for none."""
@@ -86,7 +86,7 @@ class ModelLibrary:
         return self.find(self._engine_manager.made_by())
 
     @property
-    def coming(self) -> str:
+    def loading(self) -> str:
         return self.find(self._engine_manager.next_by())
 
     @property
@@ -100,7 +100,7 @@ class ModelLibrary:
         there are such.
         """
         model_by_name = {m.name: m for m in self.installed()}
-        states = {self.failed: "failed", self.coming: "loads", self.speaking: "speaks"}
+        states = {self.failed: "failed", self.loading: "loads", self.speaking: "speaks"}
         rows = [
             {"name": m.name, "engine": m.engine, "state": states.get(m.name, "here")}
             | ({"doctor": self._doctor.status(m)} if self._doctor is not None else {})
@@ -130,10 +130,10 @@ class ModelLibrary:
         """The download that is shown beside the engine, with its model's name; None where there is
         none, or nothing is left to fetch of it.
         """
-        if not self._shown:
+        if not self._current:
             return None
-        status = self._download(self._shown).status() | {"name": self._shown}
-        is_copied = status["state"] == "none" and self.knows(self._shown)
+        status = self._download(self._current).status() | {"name": self._current}
+        is_copied = status["state"] == "none" and self.knows(self._current)
         return None if is_copied else status
 
     def _download(self, name: str) -> ModelDownload:
@@ -143,7 +143,9 @@ class ModelLibrary:
             raise NotFound("no_model.to_fetch", name=name[:60], param="model")
         with self._lock:
             if name not in self._downloads:
-                self._downloads[name] = ModelDownload(offer.fetcher, lambda: self._came(name))
+                self._downloads[name] = ModelDownload(
+                    offer.fetcher, lambda: self._on_downloaded(name)
+                )
             return self._downloads[name]
 
     # ---- what may be done ------------------------------------------------------------------------
@@ -195,28 +197,28 @@ class ModelLibrary:
     def took_over(self) -> None:
         """An engine is ready: its model is examined by itself, once."""
         if self._doctor is not None:
-            coming = next((m for m in self.installed() if m.name == self.coming), None)
-            if coming is not None:
-                self._doctor.offer(coming)
+            loading = next((m for m in self.installed() if m.name == self.loading), None)
+            if loading is not None:
+                self._doctor.offer(loading)
 
     def fetch(self, source: str = "", name: str = "") -> dict:
         """Begin to fetch a model or go on; one at a time, others pause. name: "" = the one that is
         shown. Returns how far it is, as `fetching`. Raises NotFound, BadInput (source).
         """
         with self._choosing:  # of two at once the later one goes on, and the other pauses
-            name = name or self._shown
+            name = name or self._current
             self._download(name).fetch(source)
-            self._shown = name
-            for other in [d for n, d in list(self._downloads.items()) if n != name]:
-                other.pause()
+            self._current = name
+            for download in [d for n, d in list(self._downloads.items()) if n != name]:
+                download.pause()
         return self.fetching()
 
     def pause(self) -> dict:
         """Idempotent. What has come stays. Raises NotFound where nothing is fetched."""
-        self._download(self._shown).pause()
+        self._download(self._current).pause()
         return self.fetching()
 
-    def _came(self, name: str) -> None:
+    def _on_downloaded(self, name: str) -> None:
         """All files of a model are here: where only the built-in voice speaks, it takes over; else
         somebody chooses.
         """

@@ -44,12 +44,12 @@ def prompt_key(about: Abilities, voice: Voice) -> PromptKey:
 class PromptCache:
     def __init__(self, store: VoiceStore, max_bytes: int = 64 << 20):
         self._store, self._max_bytes = store, max_bytes
-        self._lock, self._held = threading.Lock(), PromptRefs()
-        self._kept: OrderedDict[PromptKey, Prompt] = OrderedDict()
+        self._lock, self._refs = threading.Lock(), PromptRefs()
+        self._prompts: OrderedDict[PromptKey, Prompt] = OrderedDict()
         self._users: dict[
             PromptKey, dict[str, tuple[Voice, Callable[[], Clip]]]
         ] = {}  # voices and drafts that asked for it and are not gone, each with its sound
-        self._coming: dict[
+        self._pending: dict[
             tuple[PromptKey, Engine], Future
             # by the engine itself: one that is closed fails what it owes, not what its successor
             # makes
@@ -69,20 +69,20 @@ class PromptCache:
         """
         key = prompt_key(engine.describe(), voice)
         with self._lock:
-            prompt = self._kept.get(key)
+            prompt = self._prompts.get(key)
             if prompt is None and self._is_closed:
                 raise NotReady("notready.shutting_down")
             users = self._users.setdefault(key, {})
             is_new = voice.id not in users
             users[voice.id] = voice, clip
             if prompt is None:
-                if (key, engine) not in self._coming:
-                    self._coming[key, engine] = self._pool.submit(
+                if (key, engine) not in self._pending:
+                    self._pending[key, engine] = self._pool.submit(
                         self._make, key, voice, engine, prepare
                     )
-                return self._coming[key, engine]
-            self._kept.move_to_end(key)
-            self._held.add(engine, prompt.fingerprint, voice.id)
+                return self._pending[key, engine]
+            self._prompts.move_to_end(key)
+            self._refs.add(engine, prompt.fingerprint, voice.id)
             if is_new and not voice.draft:
                 self._write(voice, key, prompt)
         ready: Future = Future()
@@ -93,12 +93,12 @@ class PromptCache:
         """For work that is to speak with it: until that ends the engine forgets nothing of it,
         though the voice itself be deleted.
         """
-        return PromptLease(self._held, lease, prompt.fingerprint)
+        return PromptLease(self._refs, lease, prompt.fingerprint)
 
     def preset(self, engine: Engine, name: str) -> Prompt:
         """A voice that an engine brings: it is never gone."""
         prompt = engine.preset(name)
-        self._held.add(engine, prompt.fingerprint, name)
+        self._refs.add(engine, prompt.fingerprint, name)
         return prompt
 
     def _make(self, key: PromptKey, voice: Voice, engine: Engine, prepare: bool) -> Prompt:
@@ -115,7 +115,7 @@ class PromptCache:
                 sound = self._sound(key)
                 prompt = engine.encode(sound.samples, sound.rate, voice.transcript, voice.language)
                 self.n_encoded += 1
-            self._held.add(engine, prompt.fingerprint, work)
+            self._refs.add(engine, prompt.fingerprint, work)
             users = self._keep(key, engine, prompt)
             with self._lock:
                 for user in users:
@@ -126,9 +126,9 @@ class PromptCache:
             return prompt
         finally:
             if prompt is not None:
-                self._held.drop(work, engine, prompt.fingerprint)
+                self._refs.drop(work, engine, prompt.fingerprint)
             with self._lock:
-                self._coming.pop((key, engine), None)
+                self._pending.pop((key, engine), None)
 
     def _sound(self, key: PromptKey) -> Clip:
         """Of somebody who has it still: a clip that was pushed out while it waited here takes no
@@ -160,14 +160,14 @@ class PromptCache:
         with self._lock:
             users = [voice for voice, _ in self._users.get(key, {}).values()]
             if users:
-                self._kept[key] = prompt
+                self._prompts[key] = prompt
             for user in users:
-                self._held.add(engine, prompt.fingerprint, user.id)
+                self._refs.add(engine, prompt.fingerprint, user.id)
             while (
-                sum(len(p.data) for p in self._kept.values()) > self._max_bytes
-                and len(self._kept) > 1
+                sum(len(p.data) for p in self._prompts.values()) > self._max_bytes
+                and len(self._prompts) > 1
             ):
-                self._kept.popitem(last=False)
+                self._prompts.popitem(last=False)
         return users
 
     def forget(self, voice_id: str) -> None:
@@ -180,8 +180,8 @@ class PromptCache:
                 del self._users[key][voice_id]
                 if not self._users[key]:
                     del self._users[key]
-                    self._kept.pop(key, None)
-        self._held.drop_all(voice_id)
+                    self._prompts.pop(key, None)
+        self._refs.drop_all(voice_id)
 
     def close(self) -> None:
         with self._lock:

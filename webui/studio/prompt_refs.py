@@ -19,11 +19,11 @@ class PromptLease:
     """
 
     def __init__(self, prompt_refs: PromptRefs, lease: Lease, fingerprint: str):
-        self._held, self._lease, self._fingerprint = prompt_refs, lease, fingerprint
+        self._refs, self._lease, self._fingerprint = prompt_refs, lease, fingerprint
         prompt_refs.add(lease.engine, fingerprint, self)
 
     def release(self) -> None:
-        self._held.drop(self, self._lease.engine, self._fingerprint)
+        self._refs.drop(self, self._lease.engine, self._fingerprint)
         self._lease.release()
 
 

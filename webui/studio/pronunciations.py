@@ -30,7 +30,7 @@ class Pronunciations:
     def __init__(self, store: PronunciationStore):
         self._store, self._lock = store, threading.Lock()
         self._ready: OrderedDict[str, tuple[tuple[int, int], text.Readings]] = OrderedDict()
-        self._told: set[str] = set()  # accounts that have seen that the file was damaged
+        self._warned_accounts: set[str] = set()  # accounts that have seen that the file was damaged
 
     # ---- for speech ------------------------------------------------------------------------------
     def readings(self, owner: str) -> text.Readings:
@@ -71,7 +71,7 @@ class Pronunciations:
         here.
         """
         notice = self.notice()
-        if notice is None or account_of(owner) in self._told:
+        if notice is None or account_of(owner) in self._warned_accounts:
             return []
         return [(notice["message"], notice["message_zh"])]
 
@@ -95,7 +95,7 @@ class Pronunciations:
     def list(self, owner: str) -> list[text.Pronunciation]:
         entries = self._entries(account_of(owner))
         if self._store.set_aside:
-            self._told.add(account_of(owner))
+            self._warned_accounts.add(account_of(owner))
         return entries
 
     def put(
@@ -135,11 +135,11 @@ class Pronunciations:
         Returns (added, changed).
         """
         return self._store.merge(
-            account_of(owner), map(_row, dictionary_files.read(data, _known(kind))), replace
+            account_of(owner), map(_row, dictionary_files.read(data, _check_kind(kind))), replace
         )
 
     def file(self, owner: str, kind: str) -> bytes:
-        return dictionary_files.write(self.list(owner), _known(kind))
+        return dictionary_files.write(self.list(owner), _check_kind(kind))
 
     def close(self) -> None:
         self._store.close()
@@ -155,7 +155,7 @@ def _row(entry: text.Pronunciation) -> tuple[str, str, str, str]:
     return entry.key, entry.language, entry.term, entry.reading
 
 
-def _known(kind: str) -> str:
+def _check_kind(kind: str) -> str:
     if kind not in dictionary_files.KINDS:
         raise BadInput("bad_format.dictionary_file")
     return kind

@@ -126,8 +126,10 @@ def choose_mode(
         mode = "preset"
     instruction = text.without_prompt_marks(instruction)
     if mode == "auto":
-        spoken = text.marked_language(request.text) or text.detect(text.without_marks(request.text))
-        is_foreign = not voice.transcript or (voice.language and voice.language != spoken)
+        text_language = text.marked_language(request.text) or text.detect(
+            text.without_marks(request.text)
+        )
+        is_foreign = not voice.transcript or (voice.language and voice.language != text_language)
         is_told = bool(instruction.strip())
         mode = "instruct" if is_told else "cross_lingual" if is_foreign else "zero_shot"
     if not (mode == "instruct" or (mode == "zero_shot" and about.told_clones)):
@@ -135,12 +137,12 @@ def choose_mode(
     has_words = bool(text.without_marks(voice.transcript).strip())
     transcript = voice.transcript if mode == "zero_shot" and has_words else ""
     chosen = replace(request, mode=mode, instruction=instruction, transcript=transcript)
-    other = _mode_without_transcript(chosen)
-    if mode == "zero_shot" and other in about.modes:
+    fallback_mode = _mode_without_transcript(chosen)
+    if mode == "zero_shot" and fallback_mode in about.modes:
         if is_text_whole and _is_short(about, chosen):
-            chosen, notes = replace(chosen, mode=other, transcript=""), [*notes, SHORT_TEXT]
+            chosen, notes = replace(chosen, mode=fallback_mode, transcript=""), [*notes, SHORT_TEXT]
         elif reads_transcripts and not transcript and not is_own_voice:
-            chosen, notes = replace(chosen, mode=other), notes or [NO_TRANSCRIPT]
+            chosen, notes = replace(chosen, mode=fallback_mode), notes or [NO_TRANSCRIPT]
     return chosen, left_out, list(notes)
 
 
@@ -156,10 +158,10 @@ def _mode_without_transcript(request: SpeechRequest) -> str:
 
 def _is_short(about: Abilities, request: SpeechRequest) -> bool:
     """The text is shorter than half of the transcript."""
-    rule, known = about.segmentation, text.without_marks(request.transcript)
-    if rule is None or not known:
+    rule, transcript = about.segmentation, text.without_marks(request.transcript)
+    if rule is None or not transcript:
         return False
-    return text.units("".join(request.segments), rule) < text.units(known, rule) / 2
+    return text.units("".join(request.segments), rule) < text.units(transcript, rule) / 2
 
 
 def voice_engine_of(about: Abilities, model: str) -> str:

@@ -52,8 +52,8 @@ class Slot:
         job = self.job
         return (
             job.is_cancelled
-            or job.written.is_spent
-            or (job.produced < job.credit and job.written.can_step)
+            or job.text_source.is_spent
+            or (job.produced < job.credit and job.text_source.can_step)
         )
 
     @property
@@ -61,19 +61,19 @@ class Slot:
         """How long the step under way has waited for the engine, and not for a text to be
         written.
         """
-        written = self.job.written
-        if self.step_since_s is None or written is None:
+        text_source = self.job.text_source
+        if self.step_since_s is None or text_source is None:
             return self.step_since_s
-        return None if written.is_starved else max(self.step_since_s, written.fed_s)
+        return None if text_source.is_starved else max(self.step_since_s, text_source.fed_s)
 
 
 def open_stream(engine: Engine, job: SpeechJob, prompt: Prompt, lane: int) -> Iterator[Chunk]:
     """What speaks `job`; `lane` is ALONE for a text that the engine reads while it arrives."""
     if job.source is not None:
         return engine.convert(job.request, prompt, job.source.samples, job.source.rate, lane)
-    if job.written is not None:
+    if job.text_source is not None:
         return TextSourceStream(
-            engine, job.request, prompt, job.written, None if lane == ALONE else lane
+            engine, job.request, prompt, job.text_source, None if lane == ALONE else lane
         )
     return engine.stream(job.request, prompt, lane)
 
@@ -118,7 +118,7 @@ class Scheduler:
     def add(self, job: SpeechJob, prompt: Prompt, on_end: Callable[[SpeechJob], None]) -> None:
         slot = Slot(job, prompt, on_end)
         if (
-            job.written is not None and self.engine.describe().text_in
+            job.text_source is not None and self.engine.describe().text_in
         ):  # a step may wait for the writer: it would hold a lane up
             slot.lane = ALONE
             threading.Thread(
@@ -244,8 +244,8 @@ class Scheduler:
         takes_new = carried[lane] == min(
             count for n, count in enumerate(carried) if n == lane or n not in stepping
         )
-        mine = (lane, None) if takes_new else (lane,)
-        ready = [s for s in self._ready() if s.lane in mine]
+        own_lanes = (lane, None) if takes_new else (lane,)
+        ready = [s for s in self._ready() if s.lane in own_lanes]
         return min(
             ready,
             key=lambda s: (

@@ -83,8 +83,8 @@ class SpeechJob:
     engine_version: str
     tempo: float = 1.0  # what is left of the speed after the engine's own range
     source: audio.Clip | None = None  # of a voice conversion
-    written: TextSource | None = None  # its text, while that is still arriving
-    heard: Playback = field(default_factory=Playback)
+    text_source: TextSource | None = None  # its text, while that is still arriving
+    playback: Playback = field(default_factory=Playback)
     beginning: Continuation | None = None  # of one that goes on
     credit: int = 0  # samples the reader will take so far
     born_s: float = field(default_factory=time.monotonic)
@@ -199,11 +199,11 @@ class SpeechJob:
         """The reader wants more than there is, and there is text for it; or nothing is left but to
         say so.
         """
-        written = self.written
-        if written is None:
+        text_source = self.text_source
+        if text_source is None:
             return self.produced < self.credit
-        return written.is_spent or (
-            self.produced < self.credit and written.can_step and not written.is_starved
+        return text_source.is_spent or (
+            self.produced < self.credit and text_source.can_step and not text_source.is_starved
         )
 
     @property
@@ -287,10 +287,10 @@ class SpeechJob:
 
     def settle(self) -> None:
         """No more of its text will be spoken: what there is of it is its text."""
-        if self.written is not None:
-            self.written.close()
-            self.request = self.written.settled(self.request)
-            self.voice_notes += tuple(self.written.late_notes(self.request))
+        if self.text_source is not None:
+            self.text_source.close()
+            self.request = self.text_source.settled(self.request)
+            self.voice_notes += tuple(self.text_source.late_notes(self.request))
 
     def fail(self, error: KaikouError) -> None:
         with self._lock:

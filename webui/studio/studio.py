@@ -136,7 +136,7 @@ class Studio:
         self._closing = threading.Event()
         self.model_library: ModelLibrary | None = None  # where models speak, or may be fetched
         self.first_sound_ms: float | None = None  # measured at warm-up
-        for name, what, read in (
+        for name, description, read_value in (
             ("cv_streams_open", "Streams being made", lambda: self.scheduler_pool.n_open),
             (
                 "cv_streams_waiting",
@@ -183,7 +183,7 @@ class Studio:
                 lambda: self.batch.worker.n_tried_again,
             ),
         ):
-            self.metrics.watch(name, what, read)
+            self.metrics.watch(name, description, read_value)
         self.metrics.watch_engine(self.engine_manager.figures)
         self.metrics.watch_cache(
             "cv_text_cache",
@@ -268,7 +268,7 @@ class Studio:
 
     def status(self) -> dict:
         """What the engine pill shows: state, words, abilities."""
-        health, coming = self.engine_manager.health(), self.engine_manager.coming()
+        health, next_health = self.engine_manager.health(), self.engine_manager.next_health()
         status = {
             "state": health.state,
             "reason": health.reason,
@@ -282,12 +282,12 @@ class Studio:
             "restarting": self.engine_manager.is_restarting(),
             "handing_over": self.engine_manager.is_handing_over(),
         }
-        if coming is not None and health.state in ("ready", "broken"):
+        if next_health is not None and health.state in ("ready", "broken"):
             status["coming"] = {
-                "state": coming.state,
-                "reason": coming.reason,
-                "reason_zh": coming.reason_zh,
-                "progress": coming.progress,
+                "state": next_health.state,
+                "reason": next_health.reason,
+                "reason_zh": next_health.reason_zh,
+                "progress": next_health.progress,
             }
         if self.model_library is not None:
             status |= self._models()
@@ -330,7 +330,7 @@ class Studio:
         status = {
             "models": model_library.list(),
             "title": model_library.speaking,
-            "next": model_library.coming,
+            "next": model_library.loading,
             "failed": model_library.failed,
         }
         fetching = model_library.fetching()

@@ -37,7 +37,7 @@ def _counted(way_in: Callable[..., SpeechJob]) -> Callable[..., SpeechJob]:
         try:
             return way_in(self, *args, **named)
         except KaikouError as error:
-            self._metrics.refused(error)
+            self._metrics.count_refusal(error)
             raise
 
     return run
@@ -110,15 +110,15 @@ class Synthesis:
         source: str = "",
         recording: bytes = b"",
         reference: bytes = b"",
-        written: TextSource | None = None,
+        text_source: TextSource | None = None,
     ) -> SpeechJob:
         """reference: a recording that came along, any file `audio.decode` reads; it goes before
         `voice_id`. recording: another, whose words are
-        converted; it goes before `source`. written: the text goes on there; `text_in` is how it
+        converted; it goes before `source`. text_source: the text goes on there; `text_in` is how it
         begins.
         """
         trace = Timings()
-        if written is None:
+        if text_source is None:
             self._rate.check(owner)
         about, voice = self._voice_resolver.resolve(
             owner, voice_id, mode, model, consent, reference
@@ -141,13 +141,13 @@ class Synthesis:
                 trace,
                 source_of(self._drafts, owner, source, recording, consent),
             )
-        language = language if written is None else written.language
+        language = language if text_source is None else text_source.language
         request = build_request(about, text_in, voice, language, speed, seed, model=model)
-        if written is None:
+        if text_source is None:
             request, notes = self._normaliser.normalise(owner, request, about, trace)
         else:
-            request, notes = replace(request, segments=tuple(written.pieces)), written.notes
-            written.late_notes = partial(late_notes, about)
+            request, notes = replace(request, segments=tuple(text_source.pieces)), text_source.notes
+            text_source.late_notes = partial(late_notes, about)
         request, left_out, kept_notes = choose_mode(
             about,
             request,
@@ -155,12 +155,12 @@ class Synthesis:
             mode,
             instruction,
             self._voice_resolver.reads_transcripts(),
-            is_text_whole=written is None,
+            is_text_whole=text_source is None,
             notes=dropped,
         )
-        if written is None:
+        if text_source is None:
             request = self._takes.with_notice(owner, request)
-        job = self._admit(owner, voice, request, trace, written=written, notes=kept_notes)
+        job = self._admit(owner, voice, request, trace, text_source=text_source, notes=kept_notes)
         job.notes = [] if is_guest(owner) else [*left_out, *notes, *job.notes]
         return job
 
@@ -193,8 +193,8 @@ class Synthesis:
         recording: bytes = b"",
     ) -> tuple[TextSource, Abilities]:
         """A text is going to be written: refuses what can be refused before its first word, and has
-        the voice made ready. `open` it, with the same fields, `written`, and `written.first` for
-        text, when that is no longer empty. Blocking. Raises as `open` does.
+        the voice made ready. `open` it, with the same fields, `text_source`, and
+        `text_source.first` for text, when that is no longer empty. Blocking. Raises as `open` does.
         """
         self._rate.check(owner)
         about, voice = self._voice_resolver.resolve(
@@ -224,7 +224,7 @@ class Synthesis:
         text = old.request.text
         demo = None
         if is_guest(old.owner):
-            if old.heard.goes_on(start):
+            if old.playback.goes_on(start):
                 self._share_links.check_rate(old.owner)
             else:
                 demo = self._share_links.enter(old.owner, text)
@@ -242,7 +242,7 @@ class Synthesis:
         voice = self._voice_resolver.voice(old.owner, old.voice.id)
         beginning = old.so_far() if old.source is None else None
         job = self._go_on(old.owner, voice, request, beginning, old.voice_notes, old.source)
-        job.heard, job.notes = old.heard, old.notes
+        job.playback, job.notes = old.playback, old.notes
         return job
 
     @_counted
@@ -304,12 +304,12 @@ class Synthesis:
         request: SpeechRequest,
         trace: Timings,
         source: Clip | None = None,
-        written: TextSource | None = None,
+        text_source: TextSource | None = None,
         notes: Sequence[tuple[str, str]] = (),
         beginning: Continuation | None = None,
     ) -> SpeechJob:
         """notes: that a take keeps."""
         ready = self._voice_resolver.job(owner, voice, request, trace, source, notes, beginning)
-        ready.job.written = written
+        ready.job.text_source = text_source
         self._job_runner.submit(ready)
         return ready.job

@@ -61,7 +61,7 @@ class Takes:
         """
         n, now = job.produced, job.snapshot()
         is_whole = now.state in ("saving", "done")
-        before = [t for t in map(partial(self._found, job.owner), job.replaces) if t is not None]
+        before = [t for t in map(partial(self._find, job.owner), job.replaces) if t is not None]
         if not is_whole and any(t.n_samples >= n for t in before):
             return
         data = job.pcm(0, n)
@@ -95,7 +95,7 @@ class Takes:
             self._store.delete(t.id)
         self._watchers.tell(self._scope(job.owner))
 
-    def _found(self, owner: str, take_id: str) -> Take | None:
+    def _find(self, owner: str, take_id: str) -> Take | None:
         with suppress(NotFound):
             return self.get(owner, take_id)
         return None
@@ -153,7 +153,7 @@ class Takes:
         if after and after not in ids:
             raise take_gone()
         start = ids.index(after) + 1 if after else 0
-        return self._store.some(ids[start : start + limit]), len(ids) > start + limit
+        return self._store.get_many(ids[start : start + limit]), len(ids) > start + limit
 
     def get(self, owner: str, take_id: str) -> Take:
         return self._store.get(take_id, self._scope(owner))
@@ -269,7 +269,7 @@ class Takes:
         """
         zip_stream, rows = ZipStream(), []
         for n, take_id in enumerate(reversed(self.ids(owner)), 1):
-            for take in self._store.some([take_id]):
+            for take in self._store.get_many([take_id]):
                 with suppress(NotFound, FileNotFoundError):
                     path = self._store.wav_path(take)
                     ending, data, error = in_format(path, kind)

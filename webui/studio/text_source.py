@@ -60,7 +60,7 @@ class TextSource:
         self._half = ""  # the first half of a character that a message cut in two
         self._before = ""  # the clauses so far
         self._on_news: Callable[[bool], None] | None = None
-        self._taken = 0
+        self._n_taken = 0
         self.text = self.first = ""  # as it was typed: all so far, and its first clause
         self.pieces: list[str] = []
         self.is_over = self.is_closed = False  # its end has come; nobody speaks it any more
@@ -96,14 +96,14 @@ class TextSource:
         ready = [
             (piece, clause.ends_sentence and piece is pieces[-1])
             for clause in clauses
-            for pieces in [self._said(clause)]
+            for pieces in [self._normalise_clause(clause)]
             for piece in pieces
         ]
         if ready and self._packer is not None and (ends_run or is_over):
             ready[-1] = (close(ready[-1][0]), True)
         with self._change:
             was_waited_for = self.is_starved or not (
-                self.is_running or self._taken < len(self.pieces)
+                self.is_running or self._n_taken < len(self.pieces)
             )
             if self._packer is None:
                 self.pieces += [piece for piece, _ in ready]
@@ -135,7 +135,7 @@ class TextSource:
         is_waiting = self._is_read and self._packer is not None
         return self._packer.n_certain if is_waiting else len(self.pieces)
 
-    def _said(self, clause: Clause) -> list[str]:
+    def _normalise_clause(self, clause: Clause) -> list[str]:
         """A clause of digits alone goes with the text before it."""
         if not self._before:
             self.language = marked_language(self.text) or self.language
@@ -157,21 +157,21 @@ class TextSource:
     @property
     def can_step(self) -> bool:
         """The stream has something to do, be it to end."""
-        return self.is_running or self.is_over or self._taken < len(self.pieces)
+        return self.is_running or self.is_over or self._n_taken < len(self.pieces)
 
     @property
     def is_spent(self) -> bool:
         """All of it has been spoken."""
-        return self.is_over and not self.is_running and self._taken == len(self.pieces)
+        return self.is_over and not self.is_running and self._n_taken == len(self.pieces)
 
     @property
     def next(self) -> int:
         """Index of the piece that is spoken next; as many as there are when none is left."""
-        return self._taken
+        return self._n_taken
 
     def take(self) -> str:
-        self._taken += 1
-        return self.pieces[self._taken - 1]
+        self._n_taken += 1
+        return self.pieces[self._n_taken - 1]
 
     def run(self) -> Iterator[str]:
         """The pieces of one run, for an engine that reads while it speaks.
@@ -185,15 +185,15 @@ class TextSource:
 
     def _wait(self, is_begun: bool) -> str | None:
         def is_at_end() -> bool:
-            return self.is_closed or (is_begun and self._taken in self._run_ends)
+            return self.is_closed or (is_begun and self._n_taken in self._run_ends)
 
         with self._change:
-            self.is_starved = self._taken == self._n_ready
+            self.is_starved = self._n_taken == self._n_ready
             self._change.wait_for(
-                lambda: is_at_end() or self.is_over or self._taken < self._n_ready
+                lambda: is_at_end() or self.is_over or self._n_taken < self._n_ready
             )
             self.is_starved, self.fed_s = False, time.monotonic()
-            return None if is_at_end() or self._taken == self._n_ready else self.take()
+            return None if is_at_end() or self._n_taken == self._n_ready else self.take()
 
     @property
     def _run_ends(self) -> list[int]:
@@ -229,15 +229,15 @@ class TextSourceStream:
         engine: Engine,
         request: SpeechRequest,
         prompt: Prompt,
-        written: TextSource,
+        text_source: TextSource,
         lane: int | None,
     ):
         """lane: None = the engine reads the text itself (`stream_text`)."""
-        self._engine, self._request, self._prompt, self._written, self._lane = (
+        self._engine, self._request, self._prompt, self._text_source, self._lane = (
             engine,
             request,
             prompt,
-            written,
+            text_source,
             lane,
         )
         self._stream: Iterator[Chunk] | None = None
@@ -266,18 +266,20 @@ class TextSourceStream:
         Each run has random numbers of its own, so that it does not depend on the length of those
         before.
         """
-        written, index = self._written, self._written.next
-        if index == len(written.pieces):
+        text_source, index = self._text_source, self._text_source.next
+        if index == len(text_source.pieces):
             return False
-        self._segment, written.is_running = index, True
+        self._segment, text_source.is_running = index, True
         seed = self._request.seed  # with which one run says what a whole text says
         request = replace(self._request, seed=part_seed(seed, index) if index else seed)
         if self._lane is None:
-            self._stream = self._engine.stream_text(request, self._prompt, written.run())
+            self._stream = self._engine.stream_text(request, self._prompt, text_source.run())
         else:
-            written.take()
+            text_source.take()
             self._stream = self._engine.stream(
-                replace(request, text=written.pieces[index], segments=(written.pieces[index],)),
+                replace(
+                    request, text=text_source.pieces[index], segments=(text_source.pieces[index],)
+                ),
                 self._prompt,
                 self._lane,
             )
@@ -285,7 +287,7 @@ class TextSourceStream:
 
     def close(self) -> None:
         stream, self._stream = self._stream, None
-        self._written.is_running = False
+        self._text_source.is_running = False
         if stream is not None:
             stream.close()
 

@@ -175,12 +175,12 @@ class VoiceResolver:
         """It will speak: have its prompt made. Nobody waits for it."""
         lease = self._engine_manager.lease()
         try:
-            coming = self.prompt(owner, voice, lease.engine)
+            prompt_future = self.prompt(owner, voice, lease.engine)
             self._still_there(voice, owner)
         except BaseException:
             lease.release()
             raise
-        coming.add_done_callback(lambda _: lease.release())
+        prompt_future.add_done_callback(lambda _: lease.release())
 
     def prompt(self, owner: str, voice: Voice, engine: Engine) -> Future:
         if voice.draft:
@@ -207,12 +207,12 @@ class VoiceResolver:
             raise
 
     def _wait_for_prompt(self, owner: str, voice: Voice, engine: Engine, trace: Timings) -> Prompt:
-        coming = self.prompt(owner, voice, engine)
-        is_hit = coming.done()
-        self._metrics.voice(is_hit)
+        prompt_future = self.prompt(owner, voice, engine)
+        is_hit = prompt_future.done()
+        self._metrics.count_voice(is_hit)
         if is_hit:
-            return coming.result()
+            return prompt_future.result()
         began = time.perf_counter()
-        prompt = coming.result()
+        prompt = prompt_future.result()
         trace.add("voice", time.perf_counter() - began)
         return prompt

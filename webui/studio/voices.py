@@ -71,7 +71,7 @@ class Voices:
             raise NotAllowed("consent.who_agreed", param="consent")
         language = _tag(language) if language else ""  # before anything is saved
         self._consents.words(owner, consent)
-        with self._drafts.hearing(owner, data) as draft:
+        with self._drafts.open_draft(owner, data) as draft:
             if denoise or window is not None:
                 draft = self._drafts.changed(draft, window, clean=0.6 if denoise else None)
             if draft.report.uses_part and window is None and transcript.strip():
@@ -93,27 +93,27 @@ class Voices:
         transcript: str | None = None,
         language: str | None = None,
     ) -> Voice:
-        voice = self._mine(owner, voice_id)
-        what: dict[str, str] = {}
+        voice = self._own_voice(owner, voice_id)
+        changes: dict[str, str] = {}
         if name is not None:
             name = " ".join(name.split())
             if not name or len(name) > 60:
                 raise BadInput("bad_name.voice", param="name")
-            what["name"] = name
+            changes["name"] = name
         if transcript is not None:
-            what["transcript"] = transcript.strip()[:MAX_TRANSCRIPT]
+            changes["transcript"] = transcript.strip()[:MAX_TRANSCRIPT]
             if voice.language == told_language(voice.transcript):  # nobody said otherwise
-                what["language"] = told_language(what["transcript"])
+                changes["language"] = told_language(changes["transcript"])
         if language is not None:
-            what["language"] = _tag(language)
-        return self._store.change(voice, **what) if what else voice
+            changes["language"] = _tag(language)
+        return self._store.change(voice, **changes) if changes else voice
 
     def delete(self, owner: str, voice_id: str) -> None:
         """Samples, prompts and record go, here and in the engine's own memory; a running stream
         finishes, a new one gets NotFound. Raises StorageFull when the files cannot be removed: then
         the voice is still listed.
         """
-        voice = self._mine(owner, voice_id)
+        voice = self._own_voice(owner, voice_id)
         self._store.delete(voice)
         self._drafts.drop_like(voice)
         self._prompts.forget(voice.id)
@@ -140,7 +140,7 @@ class Voices:
     def clip(self, voice: Voice) -> audio.Clip:
         return audio.decode(self._store.reference(voice))
 
-    def _mine(self, owner: str, voice_id: str) -> Voice:
+    def _own_voice(self, owner: str, voice_id: str) -> Voice:
         voice = self.get(owner, voice_id)
         if voice.starter:
             raise NotAllowed("starter", param="voice")

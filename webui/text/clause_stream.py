@@ -41,14 +41,14 @@ class ClauseStream:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._buffer = ""
         self._open = ""  # may become a mark of a model, and is no part of the text then
         self._is_first = True
 
     def push(self, text: str) -> list[Clause]:
-        before, self._held = ("", self._held) if not self._is_first else (self._held, "")
+        before, self._buffer = ("", self._buffer) if not self._is_first else (self._buffer, "")
         text, self._open = split_open(before + self._open + text, self._is_first)
-        self._held += text
+        self._buffer += text
         out = []
         while (cut := self._cut()) is not None:
             end, is_end = cut
@@ -56,12 +56,12 @@ class ClauseStream:
         return out
 
     def flush(self) -> list[Clause]:
-        self._held += self._open
+        self._buffer += self._open
         self._open = ""
-        return self._take(len(self._held), True)
+        return self._take(len(self._buffer), True)
 
     def _take(self, end: int, is_end: bool) -> list[Clause]:
-        clause, self._held = self._held[:end].lstrip(_LEFT_OVER).rstrip(), self._held[end:]
+        clause, self._buffer = self._buffer[:end].lstrip(_LEFT_OVER).rstrip(), self._buffer[end:]
         if not is_spoken(clause):
             return []
         self._is_first = False
@@ -69,7 +69,7 @@ class ClauseStream:
 
     def _cut(self) -> tuple[int, bool] | None:
         """Where the first complete clause ends, and whether a sentence does."""
-        window = self._held[: int(MAX_WEIGHT / _NARROW) + 2]
+        window = self._buffer[: int(MAX_WEIGHT / _NARROW) + 2]
         for mark in _MARK.finditer(window):
             if self._ends_here(window, mark):
                 return mark.end(), mark["end"] is not None

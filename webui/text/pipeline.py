@@ -50,8 +50,8 @@ def _read(run: str, language: str) -> str:
             if len(_CLAUSE_WORD.findall(parts[i])) >= _ENGLISH_CLAUSE_WORDS:
                 parts[i] = _with_edges(parts[i], read_english(parts[i]))
         return _with_edges(run, read_mandarin("".join(parts)))
-    read = _READERS.get(language)
-    return _with_edges(run, read(run)) if read else run
+    reader = _READERS.get(language)
+    return _with_edges(run, reader(run)) if reader else run
 
 
 def _with_edges(before: str, after: str) -> str:

@@ -115,21 +115,21 @@ def check(term: str, reading: str, language: str = "") -> Pronunciation:
         raise BadInput("too_long_term", max_term=MAX_TERM, param="term")
     if len(reading) > 8 * MAX_READING or len(_tidy(reading)) > MAX_READING:
         raise BadInput("too_long_reading", max_reading=MAX_READING, param="reading")
-    tidy_term, read = _tidy(term), _tidy(reading)
+    tidy_term, tidy_reading = _tidy(term), _tidy(reading)
     if not tidy_term:
         raise BadInput("bad_term.empty", param="term")
     if _has_broken(term) or TAG.search(tidy_term.lower()) or "<|" in tidy_term:
         raise BadInput("bad_term.marks", param="term")
-    if not any(unicodedata.category(c)[0] in "LN" for c in read):
+    if not any(unicodedata.category(c)[0] in "LN" for c in tidy_reading):
         raise BadInput("bad_reading.empty", param="reading")
     if (
         _has_broken(reading)
-        or any(tag in EVENTS for tag in TAG.findall(read))
-        or "<|" in read
-        or "|>" in read
+        or any(tag in EVENTS for tag in TAG.findall(tidy_reading))
+        or "<|" in tidy_reading
+        or "|>" in tidy_reading
     ):
         raise BadInput("bad_reading.marks", param="reading")
-    return Pronunciation(tidy_term, read, check_language(language), fold(tidy_term))
+    return Pronunciation(tidy_term, tidy_reading, check_language(language), fold(tidy_term))
 
 
 def check_language(language: str) -> str:
@@ -164,7 +164,7 @@ class _Table:
         lengths: dict[str, set[int]] = {}
         for key in self.readings:
             lengths.setdefault(key[0], set()).add(len(key))
-        self.lengths = {first: sorted(each, reverse=True) for first, each in lengths.items()}
+        self.lengths = {first: sorted(sizes, reverse=True) for first, sizes in lengths.items()}
 
     def longest(self, text: str, i: int) -> int:
         """Where the longest whole term that begins at `i` ends; 0 when none does."""

@@ -163,20 +163,20 @@ def join_scraps(pieces: list[str]) -> list[str]:
     is left short. [] when none is spoken.
     """
     groups: list[list[str]] = []
-    heavy, spoken = (
+    heavy, has_speech = (
         0.0,
         False,
     )  # of the last group, kept so that a growing group is never measured again
     for piece in pieces:
         own, is_said = weight(piece), is_spoken(piece)
         is_scrap = not is_said or (own < MIN_WEIGHT and len(groups) > 1)
-        if groups and (not spoken or (is_scrap and heavy + own <= MAX_WEIGHT)):
+        if groups and (not has_speech or (is_scrap and heavy + own <= MAX_WEIGHT)):
             groups[-1].append(piece)
-            heavy, spoken = heavy + own, spoken or is_said
+            heavy, has_speech = heavy + own, has_speech or is_said
         elif is_said or not groups:
             groups.append([piece])
-            heavy, spoken = own, is_said
-    return [glue(g) for g in groups] if spoken else []
+            heavy, has_speech = own, is_said
+    return [glue(g) for g in groups] if has_speech else []
 
 
 def glue(parts: Sequence[str]) -> str:

@@ -28,16 +28,16 @@ def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str 
     return draft
 
 
-def clip_view(studio, uploads: Uploads, owner: str, what: dict) -> dict:
+def clip_view(studio, uploads: Uploads, owner: str, event: dict) -> dict:
     """Return what the page draws of the upload that `what` names: its draft, or why there is none.
 
     what: `path` as the answer to the upload gave it, `n` counts what the page asked for, `after` is
       the id of the draft that a recording goes on from, if any.
     """
-    n = int(number(what["n"]))
+    n = int(number(event["n"]))
     try:
-        path = str(what["path"])
-        draft = draft_of(studio, uploads, owner, path, str(what.get("after") or ""))
+        path = str(event["path"])
+        draft = draft_of(studio, uploads, owner, path, str(event.get("after") or ""))
         return view_models.draft(draft) | {"n": n, "name": Path(path).stem[:40]}
     except KaikouError as error:
         return {"error": view_models.fault(error), "n": n}

@@ -47,7 +47,7 @@ def wire(studio: Studio, root_path: str) -> None:
 
         """
         _need(request, "speak")
-        return await _spoken(
+        return await _speak(
             request,
             text_in=text,
             voice_id=voice[:200] or _first_starter(),
@@ -71,7 +71,7 @@ def wire(studio: Studio, root_path: str) -> None:
         _need(request, "speak")
         with _sentences():
             data = _bytes(recording, "recording")
-        return await _spoken(
+        return await _speak(
             request,
             text_in="",
             mode=CONVERT,
@@ -110,7 +110,7 @@ def wire(studio: Studio, root_path: str) -> None:
     def _first_starter() -> str:
         return next((voice.id for voice in studio.voices.list("-") if voice.starter), "")
 
-    async def _spoken(request: gr.Request, **params: Any) -> dict[str, Any]:
+    async def _speak(request: gr.Request, **params: Any) -> dict[str, Any]:
         owner = owner_of(request)
         with _sentences():
             job = await open_job(studio, lambda: studio.synthesis.open(owner, **params))

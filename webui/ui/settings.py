@@ -77,11 +77,11 @@ def tab(most_days: int) -> dict[str, gr.components.Component]:
             part("demos", elem_id="kk-demos")
     lang.input(None, inputs=[lang], js="(v) => { kaikou.setLang(v); }", api_visibility="private")
     theme.input(None, inputs=[theme], js="(v) => { kaikou.setTheme(v); }", api_visibility="private")
-    for box, what in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):
+    for box, preference in ((autoplay, "autoplay"), (motion, "motion"), (keys, "keys")):
         box.input(
             None,
             inputs=[box],
-            js=f"(v) => {{ kaikou.setPreference('{what}', v); }}",
+            js=f"(v) => {{ kaikou.setPreference('{preference}', v); }}",
             api_visibility="private",
         )
     return {
@@ -108,11 +108,11 @@ def wire(studio, w: dict[str, gr.components.Component]) -> None:
         studio.takes.notice(owner, wish["notice"] is True)
 
     w["form"].privacy(privacy, **QUIET)
-    for box, what in ((w["keep"], "keep"), (w["label"], "label"), (w["notice"], "notice")):
+    for box, preference in ((w["keep"], "keep"), (w["label"], "label"), (w["notice"], "notice")):
         box.input(
             None,
             inputs=[box],
-            js=f"(v) => {{ kaikou.setPrivacy('{what}', v); }}",
+            js=f"(v) => {{ kaikou.setPrivacy('{preference}', v); }}",
             api_visibility="private",
         )
     # what this browser remembers, put into the widgets: at start and whenever the header's own

@@ -225,43 +225,43 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     """
 
     def draft_act(event: gr.EventData, request: gr.Request):
-        what, owner = event._data, owner_of(request)
+        data, owner = event._data, owner_of(request)
         try:
-            if what["op"] == "change":
-                window = tuple(number(x) for x in what["window"])
+            if data["op"] == "change":
+                window = tuple(number(x) for x in data["window"])
                 wish = {
-                    "clean": number(what["clean"]),
-                    "gain": what["gain"] is True,
-                    "varying": what["varying"] is True,
+                    "clean": number(data["clean"]),
+                    "gain": data["gain"] is True,
+                    "varying": data["varying"] is True,
                 }
-                draft = studio.drafts.change(owner, str(what["id"]), window=window, **wish)
-                draft = view_models.draft(draft, str(what["clip"])) | {"n": int(number(what["n"]))}
+                draft = studio.drafts.change(owner, str(data["id"]), window=window, **wish)
+                draft = view_models.draft(draft, str(data["clip"])) | {"n": int(number(data["n"]))}
                 return as_json(draft), gr.skip(), gr.skip()
-            if what["op"] == "clip":
-                return clip_in(what, owner)
-            if what["op"] == "save":
-                consent = BY_PAGE if what.get("consent") is True else ""
+            if data["op"] == "clip":
+                return clip_in(data, owner)
+            if data["op"] == "save":
+                consent = BY_PAGE if data.get("consent") is True else ""
                 voice = studio.drafts.save(
                     owner,
-                    str(what["id"]),
-                    str(what["name"]),
-                    str(what.get("transcript") or ""),
+                    str(data["id"]),
+                    str(data["name"]),
+                    str(data.get("transcript") or ""),
                     consent,
                 )
                 saved = as_json({"saved": voice.id, "list": voice_list(studio, owner)})
                 return gr.skip(), saved, gr.skip()
             raise BadInput("bad_input.request")
         except KaikouError as error:
-            fault = as_json({"fault": view_models.fault(error), "n": what.get("n", 0)})
+            fault = as_json({"fault": view_models.fault(error), "n": data.get("n", 0)})
             return fault, gr.skip(), gr.skip()
 
-    def clip_in(what: dict, owner: str):
+    def clip_in(data: dict, owner: str):
         """A file was brought or a recording made.
 
         Only one that can be read takes the place of the clip that is there, and asks for consent
         anew.
         """
-        view = clip_view(studio, uploads, owner, what)
+        view = clip_view(studio, uploads, owner, data)
         return as_json(view), gr.skip(), gr.skip() if "error" in view else False
 
     def voices_now(request: gr.Request):
@@ -269,24 +269,24 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
         return as_json(voice_list(studio, owner_of(request)))
 
     def take_act(event: gr.EventData, request: gr.Request):
-        what, owner = event._data, owner_of(request)
+        data, owner = event._data, owner_of(request)
         fault = {}
         try:
-            if what["op"] == "keep":
-                studio.takes.keep(owner, int(number(what["days"])))
+            if data["op"] == "keep":
+                studio.takes.keep(owner, int(number(data["days"])))
         except KaikouError as error:
             fault = {"fault": view_models.fault(error)}
         return as_json(fault | view_models.takes(studio, owner, studio.takes.list(owner)))
 
-    def done(event: gr.EventData, request: gr.Request):
+    def add_take(event: gr.EventData, request: gr.Request):
         """The take that was just made, without those that the page has."""
-        what, owner, made = event._data or {}, owner_of(request), []
+        data, owner, takes = event._data or {}, owner_of(request), []
         with contextlib.suppress(KaikouError):  # stopped before there was a take
-            made = [studio.takes.get_visible(owner, str(what.get("job")))]
-            if what.get("first") is not None:
-                first_sound_ms = number(what["first"])
-                made = [studio.takes.note_first_sound(owner, made[0].id, first_sound_ms)]
-        return as_json(view_models.takes(studio, owner, made))
+            takes = [studio.takes.get_visible(owner, str(data.get("job")))]
+            if data.get("first") is not None:
+                first_sound_ms = number(data["first"])
+                takes = [studio.takes.note_first_sound(owner, takes[0].id, first_sound_ms)]
+        return as_json(view_models.takes(studio, owner, takes))
 
     w["health"].act(
         draft_act,
@@ -331,7 +331,7 @@ def wire(studio, uploads: Uploads, w: dict[str, gr.components.Component]) -> Non
     # After the last sample an ordinary Gradio event brings the take into the list: off the hot
     # path, so a queue is fine.
     w["player"].done(
-        done, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET
+        add_take, outputs=[w["takes"]], trigger_mode="multiple", concurrency_limit=8, **QUIET
     )
     form = [w[n] for n in names if n not in ("transcript", "consent")]
     w["form"].restore(

@@ -93,7 +93,7 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
 def _route(studio: Studio, recent_jobs: RecentJobs, encoder_pool: EncoderPool, way: Way):
     async def speak(request: Request) -> Response:
         async with request.form(max_files=2, max_fields=20) as form:
-            params = await _asked(way, request, form)
+            params = await _read_params(way, request, form)
         job = await open_job(studio, lambda: _open(studio, request.scope["kk_owner"], way, params))
         recent_jobs.keep(job)
         return await reply(studio, encoder_pool, job, request, OutputOptions("pcm", is_paced=False))
@@ -101,7 +101,7 @@ def _route(studio: Studio, recent_jobs: RecentJobs, encoder_pool: EncoderPool, w
     return speak
 
 
-async def _asked(way: Way, request: Request, form: FormData) -> dict:
+async def _read_params(way: Way, request: Request, form: FormData) -> dict:
     """The fields, from the form or the address. Raises BadInput, TooLarge."""
     params: dict = {}
     for name in ("tts_text", *way.fields):
@@ -116,10 +116,10 @@ async def _asked(way: Way, request: Request, form: FormData) -> dict:
     return params
 
 
-async def _clip(sent: UploadFile | str | None) -> bytes:
-    if isinstance(sent, str) and sent:
+async def _clip(upload: UploadFile | str | None) -> bytes:
+    if isinstance(upload, str) and upload:
         raise BadInput("no_path.prompt_wav", param="prompt_wav")
-    data = b"" if not isinstance(sent, UploadFile) else await read(sent, "prompt_wav")
+    data = b"" if not isinstance(upload, UploadFile) else await read(upload, "prompt_wav")
     if not data:
         raise BadInput("bad_field.prompt_wav_missing", param="prompt_wav")
     return data

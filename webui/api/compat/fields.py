@@ -9,10 +9,10 @@ from ...errors import KaikouError
 
 
 @contextmanager
-def with_field_names(theirs: Mapping[str, str]) -> Iterator[None]:
+def with_field_names(public_names: Mapping[str, str]) -> Iterator[None]:
     """theirs: our name of a field -> the caller's."""
     try:
         yield
     except KaikouError as error:
-        error.param = theirs.get(error.param or "", error.param)
+        error.param = public_names.get(error.param or "", error.param)
         raise

@@ -109,7 +109,7 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
     async def speak(request: Request) -> Response:
         language = language_of(dict(request.headers.raw))
         try:
-            params, clip = await _asked(request)
+            params, clip = await _read_request(request)
             kind, is_live = _check(params)
             job = await open_job(
                 studio, lambda: _open(studio, request.scope["kk_owner"], params, clip)
@@ -166,7 +166,7 @@ def routes(studio: Studio, recent_jobs: RecentJobs) -> APIRouter:
     return router
 
 
-async def _asked(request: Request) -> tuple[Asked, bytes]:
+async def _read_request(request: Request) -> tuple[Asked, bytes]:
     """The fields, and the recording when it came along. Raises BadInput, TooLarge."""
     clip = b""
     try:
@@ -177,8 +177,8 @@ async def _asked(request: Request) -> tuple[Asked, bytes]:
         ):
             async with request.form(max_files=4, max_fields=60) as form:
                 for name in FILES:
-                    if isinstance(sent := form.get(name), UploadFile):
-                        clip = await read(sent, name)
+                    if isinstance(upload := form.get(name), UploadFile):
+                        clip = await read(upload, name)
                 return (
                     Asked.model_validate(
                         {

@@ -345,7 +345,7 @@ class AccessMiddleware:
         return dressed
 
     async def _refuse(self, scope, receive, send, headers, error: KaikouError) -> None:
-        self._studio.metrics.turned_away(error)
+        self._studio.metrics.count_turned_away(error)
         if scope["type"] == "websocket":
             await receive()
             return await send({"type": "websocket.close", "code": 1008, "reason": error.code})
@@ -369,7 +369,7 @@ class AccessMiddleware:
         open things.
         """
         if path != "/metrics":  # looking at the figures does not change them
-            self._studio.metrics.answered(area_of(path), status)
+            self._studio.metrics.count_answer(area_of(path), status)
         route = getattr(scope.get("route"), "path", "") or f"({area_of(path)})"
         if area_of(path) == "page" or route in QUIET:
             return

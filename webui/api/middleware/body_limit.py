@@ -37,7 +37,7 @@ class LimitedBody:
             patience_s,
             refuse,
         )
-        self._seen, self.is_started, self._is_cut, self._is_whole = 0, False, False, False
+        self._n_read, self.is_started, self._is_cut, self._is_whole = 0, False, False, False
         self._began_s = time.monotonic()
 
     async def receive(self):
@@ -50,15 +50,15 @@ class LimitedBody:
         except TimeoutError:
             return await self._cut(TooSlow("too_slow"))
         if message["type"] == "http.request":
-            self._seen += len(message.get("body", b""))
+            self._n_read += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
-            if self._seen > self._limit:
+            if self._n_read > self._limit:
                 return await self._cut(too_large(self._limit))
         return message
 
     def _left_s(self) -> float:
         return max(
-            0.001, self._began_s + self._patience_s + self._seen / BYTES_PER_S - time.monotonic()
+            0.001, self._began_s + self._patience_s + self._n_read / BYTES_PER_S - time.monotonic()
         )
 
     async def _cut(self, error: KaikouError) -> dict:

@@ -79,16 +79,16 @@ class JsonSocket:
 
     async def _receive(self, is_their_turn: Callable[[], bool]) -> dict:
         self._stirred_s = time.monotonic()
-        coming = asyncio.ensure_future(self._socket.receive())
+        receive_task = asyncio.ensure_future(self._socket.receive())
         try:
-            while not coming.done():
+            while not receive_task.done():
                 left_s = self._stirred_s + self.idle_s - time.monotonic()
                 if left_s <= 0 and is_their_turn():
                     raise Close(PROTOCOL, BadInput("idle.socket", idle_s=self.idle_s))
-                await asyncio.wait([coming], timeout=left_s if left_s > 0 else self.idle_s)
-            return coming.result()
+                await asyncio.wait([receive_task], timeout=left_s if left_s > 0 else self.idle_s)
+            return receive_task.result()
         finally:
-            coming.cancel()
+            receive_task.cancel()
 
     # ---- out -------------------------------------------------------------------------------------
     def words_of(self, error: KaikouError) -> dict:

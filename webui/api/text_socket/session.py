@@ -57,15 +57,15 @@ class TextSession:
         number: int,
         start: Start,
         params: dict,
-        written: TextSource,
+        text_source: TextSource,
     ):
-        self.number, self.written = number, written
+        self.number, self.text_source = number, text_source
         self.pacing = job_reader.Pacing(
             start.credit, LEAD_S, MIN_PIECE_S, FRAME_S, socket.idle_s, holder.error
         )
         self._studio, self._recent, self._socket, self._owner = studio, recent_jobs, socket, owner
         self._holder = holder
-        self._asked, self._is_base64 = params, start.audio == "base64"
+        self._params, self._is_base64 = params, start.audio == "base64"
         self._has_words = asyncio.Event()
         self._reader: job_reader.JobReader | None = None
         self.task = asyncio.create_task(self._run())
@@ -73,12 +73,12 @@ class TextSession:
     # ---- the writer's side -----------------------------------------------------------------------
     async def write(self, delta: str) -> None:
         """Raises BadInput."""
-        if self.written.is_over:
+        if self.text_source.is_over:
             raise BadInput("text_over", param="type")
         if len(delta) > INLINE_CHARS:
-            await run_in_threadpool(self.written.push, delta)
+            await run_in_threadpool(self.text_source.push, delta)
         else:
-            self.written.push(delta)
+            self.text_source.push(delta)
         self.look()
 
     def poke(self) -> None:
@@ -90,7 +90,7 @@ class TextSession:
 
     def look(self) -> None:
         """The text may have begun, or ended without having begun."""
-        if self.written.first or self.written.is_over:
+        if self.text_source.first or self.text_source.is_over:
             self._has_words.set()
 
     def raise_credit(self, upto: int) -> None:
@@ -119,14 +119,14 @@ class TextSession:
                 self._reader = None
 
     async def _open(self) -> SpeechJob:
-        written, studio = self.written, self._studio
-        if not written.first:
+        text_source, studio = self.text_source, self._studio
+        if not text_source.first:
             raise BadInput("no_text", param="delta")
         with with_param("ref_audio"):
             return await open_job(
                 studio,
                 lambda: studio.synthesis.open(
-                    self._owner, text_in=written.first, written=written, **self._asked
+                    self._owner, text_in=text_source.first, text_source=text_source, **self._params
                 ),
             )
 
@@ -138,7 +138,7 @@ class TextSession:
                 case job_reader.JobStart():
                     await self._tell_begin(job)
                 case job_reader.SentenceStart(index, start):
-                    text = self.written.pieces[index]
+                    text = self.text_source.pieces[index]
                     await self.tell("speech.sentence", index=index, start=start, text=text)
                 case job_reader.SampleRange():
                     with job.trace.sending():

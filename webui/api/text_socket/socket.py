@@ -70,7 +70,7 @@ class TextConnection:
         return (
             session is None
             or session.task.done()
-            or not session.written.is_over
+            or not session.text_source.is_over
             or session.pacing.is_held_back
         )
 
@@ -108,7 +108,7 @@ class TextConnection:
             await session.write(delta)
         else:
             await run_in_threadpool(
-                session.written.flush if kind == "flush" else session.written.end
+                session.text_source.flush if kind == "flush" else session.text_source.end
             )
             session.look()
 
@@ -123,7 +123,7 @@ class TextConnection:
             raise wrong_field(error) from None
         if start.response_format not in (None, "pcm"):
             raise BadInput("bad_format.socket_pcm", param="response_format")
-        params, written, about = await run_in_threadpool(self._expect, start)
+        params, text_source, about = await run_in_threadpool(self._expect, start)
         self._n_requests += 1
         session = self._session = TextSession(
             self._studio,
@@ -134,7 +134,7 @@ class TextConnection:
             self._n_requests,
             start,
             params,
-            written,
+            text_source,
         )
         await session.tell(
             "speech.started",
@@ -148,7 +148,7 @@ class TextConnection:
             await session.write(start.input)
 
     def _expect(self, start: Start) -> tuple[dict, TextSource, Abilities]:
-        params = start.asked()
+        params = start.to_params()
         with with_param("ref_audio"):
             return params, *self._studio.synthesis.open_text_stream(self._owner, **params)
 

@@ -82,21 +82,21 @@ def _read_soundfile(kind, payload, gather):
         block = max(256, 8192 // sound.channels)  # small: what a broken end spoils is one block
         while True:
             try:
-                got = sound.read(block, dtype="float32", always_2d=True)
+                samples = sound.read(block, dtype="float32", always_2d=True)
             except (
                 soundfile.SoundFileError
             ):  # the file breaks off: what came before may still be of use
                 break
-            if not len(got):
+            if not len(samples):
                 break
-            gather.add(got)
+            gather.add(samples)
 
 
 class Gather:
     """Blocks of sound, brought to at most MAX_RATE_HZ, until `max_s` seconds are exceeded."""
 
     def __init__(self, max_s):
-        self.max_s, self.blocks, self.seen, self.broken = max_s, [], 0, 0
+        self.max_s, self.blocks, self.n_read, self.n_broken = max_s, [], 0, 0
         self.rate = self.source_hz = self.channels = 0
         self.n_tracks = 1
 
@@ -118,13 +118,13 @@ class Gather:
 
     def add(self, block):
         """block: float32 (frames, channels)."""
-        self.seen += len(block)
-        if self.seen > self.max_frames:
+        self.n_read += len(block)
+        if self.n_read > self.max_frames:
             raise TooMuch
         block = block[:, :KEPT_CHANNELS]
         fine = np.isfinite(block)
         if not fine.all():
-            self.broken += int((~fine).any(axis=1).sum())
+            self.n_broken += int((~fine).any(axis=1).sum())
             block = np.where(fine, block, np.float32(0))
         self.blocks.append(self._down.resample_chunk(block) if self._down else np.array(block))
 
@@ -132,7 +132,7 @@ class Gather:
         """(n,) float32 within -1..1: the mean of the channels, or the loudest one where the mean
         would cancel.
         """
-        if self.seen < MIN_SOUND_S * max(self.source_hz, 1) or self.broken > 0.01 * self.seen:
+        if self.n_read < MIN_SOUND_S * max(self.source_hz, 1) or self.n_broken > 0.01 * self.n_read:
             raise Unreadable
         if self._down:
             self.blocks.append(

@@ -24,7 +24,7 @@ def read_av(kind, payload, gather):
             gather.n_tracks = len(container.streams.audio)
             _drain(container, gather, av)
     except av.error.FFmpegError as e:
-        if not gather.seen:
+        if not gather.n_read:
             raise Unreadable from e
 
 

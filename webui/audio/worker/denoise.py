@@ -23,8 +23,8 @@ def run(kind, numbers, payload):
     payload: float32 noise, then float32 sound.
     """
     rate, amount, n_noise = int(numbers[0]), float(numbers[1]), int(numbers[2])
-    both = np.frombuffer(payload, "<f4")
-    noise, sound = both[:n_noise], both[n_noise:]
+    samples = np.frombuffer(payload, "<f4")
+    noise, sound = samples[:n_noise], samples[n_noise:]
     n_fft = 1 << int(np.ceil(np.log2(0.04 * rate)))  # 43-64 ms, four steps a frame
     how = {
         "sr": rate,

@@ -37,7 +37,7 @@ class Sink(io.RawIOBase):
     """
 
     def __init__(self, can_seek):
-        self._held, self._can_seek = io.BytesIO(), can_seek
+        self._buffer, self._can_seek = io.BytesIO(), can_seek
 
     def writable(self):
         return True
@@ -46,16 +46,16 @@ class Sink(io.RawIOBase):
         return self._can_seek
 
     def seek(self, at, whence=0):
-        return self._held.seek(at, whence)
+        return self._buffer.seek(at, whence)
 
     def tell(self):
-        return self._held.tell()
+        return self._buffer.tell()
 
     def write(self, data):
-        return self._held.write(data)
+        return self._buffer.write(data)
 
     def take(self):
-        data, self._held = self._held.getvalue(), io.BytesIO()
+        data, self._buffer = self._buffer.getvalue(), io.BytesIO()
         return data
 
 
@@ -112,14 +112,14 @@ def run(kind, numbers, payload):
     """
     key, command, *rates = map(int, numbers)
     try:
-        data = _done(kind, key, command, rates, payload)
+        data = _run_command(kind, key, command, rates, payload)
     except (av.error.FFmpegError, KeyError, ValueError, MemoryError):
         streams.pop(key, None)
         return BAD, len(streams)
     return OK, len(streams), 0, 0, data
 
 
-def _done(kind, key, command, rates, payload):
+def _run_command(kind, key, command, rates, payload):
     if command in (OPEN, OPEN_WHOLE):
         streams[key] = Stream(kind, *rates, payload.decode("utf-8"), command == OPEN_WHOLE)
         return b""

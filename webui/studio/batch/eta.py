@@ -17,15 +17,15 @@ class EtaEstimator:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._made: deque[tuple[float, int]] = deque([(clock(), 0)], LAST + 1)
+        self._history: deque[tuple[float, int]] = deque([(clock(), 0)], LAST + 1)
 
     def add(self, chars: int) -> None:
         """A line of so many characters was made just now."""
-        self._made.append((self._clock(), max(1, chars)))
+        self._history.append((self._clock(), max(1, chars)))
 
     def eta_s(self, chars: int) -> float | None:
         """Seconds until so many more are made; None before two lines are."""
-        if len(self._made) < 3:
+        if len(self._history) < 3:
             return None
-        took_s = max(self._made[-1][0] - self._made[0][0], 1e-3)
-        return chars * took_s / sum(n for _, n in list(self._made)[1:])
+        took_s = max(self._history[-1][0] - self._history[0][0], 1e-3)
+        return chars * took_s / sum(n for _, n in list(self._history)[1:])

@@ -25,9 +25,9 @@ class LineEvents:
 
         def unwatch() -> None:
             with self._lock:
-                mine = self._wakes.get(watched_id, set())
-                mine.discard(wake)
-                if not mine:
+                wakes = self._wakes.get(watched_id, set())
+                wakes.discard(wake)
+                if not wakes:
                     self._wakes.pop(watched_id, None)
 
         return unwatch

@@ -155,7 +155,7 @@ class BatchQueue:
             if self.is_closing:
                 return None
             self.isolated_retry = None
-            self._running[task.where] = task
+            self._running[task.key] = task
             self._turn += 1
             self._served[line.job] = task.turn = self._turn
             self._paces.setdefault(line.job, EtaEstimator(self._clock))
@@ -164,7 +164,7 @@ class BatchQueue:
     def finish(self, task: LineTask) -> None:
         """Its job may have more: this may also have been its last."""
         with self._change:
-            del self._running[task.where]
+            del self._running[task.key]
             if task.line.job not in self._stopped:
                 self._open.setdefault(task.line.job, task.account)
             self._tell()
@@ -176,7 +176,7 @@ class BatchQueue:
 
     def retry_later(self, task: LineTask, seconds: float) -> None:
         with self._change:
-            heapq.heappush(self._rests, (self._clock() + seconds, *task.where, task.account))
+            heapq.heappush(self._rests, (self._clock() + seconds, *task.key, task.account))
 
     def running_tasks(self, job_id: str = "") -> list[LineTask]:
         """Of one job, or all."""

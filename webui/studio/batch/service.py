@@ -320,13 +320,13 @@ def _line(n: int, ask: LineRequest, job_seed: int, counts: Counter[tuple]) -> Li
     """
     if ask.mode not in ("auto", *MODES) or ask.mode == CONVERT:
         raise BadInput("bad_mode.or_auto", mode=ask.mode[:40], modes=MODES, param="mode")
-    what = (ask.text, ask.voice, ask.mode, ask.instruction)
-    counts[what] += 1
+    content = (ask.text, ask.voice, ask.mode, ask.instruction)
+    counts[content] += 1
     if ask.seed is None or ask.seed == -1:
-        made_from = json.dumps([job_seed, *what, counts[what]], ensure_ascii=False).encode(
+        seed_input = json.dumps([job_seed, *content, counts[content]], ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
-        seed = int.from_bytes(hashlib.sha256(made_from).digest()[:4]) >> 1
+        seed = int.from_bytes(hashlib.sha256(seed_input).digest()[:4]) >> 1
     else:
         seed = ask.seed
     language = known_language(ask.language)

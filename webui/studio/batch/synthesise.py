@@ -31,7 +31,7 @@ class LineTask:
     woken: threading.Event = field(default_factory=threading.Event)  # there is news of it
 
     @property
-    def where(self) -> tuple[str, int]:
+    def key(self) -> tuple[str, int]:
         return self.line.job, self.line.n
 
 
@@ -131,15 +131,15 @@ class LineSynthesiser:
             if self._sounds.has(key):
                 self.n_cached += 1  # before anybody can see the line done
                 with wave.open(str(self._sounds.path(key))) as wav:
-                    self._jobs.done(
+                    self._jobs.mark_done(
                         line, key, wav.getnframes(), wav.getframerate(), engine, job.notes
                     )
                 return False
-        pcm = self._spoken(task)
+        pcm = self._synthesise(task)
         data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
         with self._saving:
             self._sounds.keep(key, data)
-            if not self._jobs.done(
+            if not self._jobs.mark_done(
                 line, key, len(pcm) // 2, job.rate, engine, job.notes
             ) and not self._jobs.is_used(key):
                 with self._sounds.dropping([key]):  # the job was deleted meanwhile
@@ -147,7 +147,7 @@ class LineSynthesiser:
             self.n_made += 1
         return True
 
-    def _spoken(self, task: LineTask) -> bytes:
+    def _synthesise(self, task: LineTask) -> bytes:
         """s16le samples of the whole line."""
         job = task.ready.job
         job.listen(task.woken.set)

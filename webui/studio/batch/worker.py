@@ -179,7 +179,7 @@ class BatchWorker:
             try:
                 if self.synthesiser.make(task):
                     self.queue.line_done(line)
-                self._outages.pop(task.where, None)
+                self._outages.pop(task.key, None)
             except Exception as error:
                 self._failed(task, error)
         except Exception as error:  # not even that could be written down
@@ -195,9 +195,9 @@ class BatchWorker:
         if isinstance(error, Cancelled) or self.queue.is_closing:
             return self._jobs.release(line)
         if isinstance(error, NotReady):
-            self._outages[task.where] += 1
+            self._outages[task.key] += 1
             self._jobs.release(line, is_resting=True)
-            return self._rest(task, self._outages[task.where])
+            return self._rest(task, self._outages[task.key])
         if isinstance(error, StorageFull) or getattr(error, "code", "") == "model_not_found":
             self._jobs.release(line)
             return self._stop(line.job, error, task.turn)
