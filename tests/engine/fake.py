@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from webui.engine.remote.child_process import lost
+from webui.engine.remote.child_process import engine_lost
 from webui.errors import BadInput, Cancelled, EngineFault, NotReady
 from webui.messages import Message
 from webui.types import Abilities, Chunk, Health, Prompt
@@ -92,7 +92,7 @@ class FakeEngine:
                     raise EngineFault()
                 if number == opt("lost", -1) and not self.n_lost:
                     self.n_lost = self.n_absent = 1
-                    raise lost()
+                    raise engine_lost()
                 if number == opt("stall", -1):
                     self.stop.wait(3600)
                 n = min(

@@ -148,9 +148,9 @@ def test_a_shorter_first_hop_sounds_sooner_and_is_part_of_the_version(root, engi
         )
         assert (
             firsts[0]
-            == (frames_of(70) - 34 - STEADY.first_held) * 256
+            == (frames_of(70) - 34 - STEADY.first_right) * 256
             < firsts[1]
-            == (frames_of(120) - 34 - STEADY.first_held) * 256
+            == (frames_of(120) - 34 - STEADY.first_right) * 256
         )
         assert abs((lengths[0] + firsts[0]) - (lengths[1] + firsts[1])) <= 2 * 256, (
             "a frame is lost at a seam, nothing else"

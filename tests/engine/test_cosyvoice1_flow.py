@@ -108,9 +108,9 @@ def test_the_overlap_is_blended_from_both_hops():
     voice, its = hop_voice(flow, 30), ids(160)
     state = voice.begin(1)
     state.step(its[:120])
-    tail, overlap = state.tail, state.kept
+    tail, overlap = state.tail, state.cache
     second = HopState(voice, 1)
-    second.done, second.kept, second.emitted_frames = 100, overlap, 172
+    second.done, second.cache, second.emitted_frames = 100, overlap, 172
     alone = second.step(its, final=True)
     both = state.step(its, final=True)
     assert torch.equal(both[OVERLAP_FRAMES:], alone[OVERLAP_FRAMES:])
@@ -128,13 +128,13 @@ def test_the_next_hop_begins_with_the_same_noise_and_condition():
     voice, its = hop_voice(flow, 30), ids(240)
     state = voice.begin(1)
     state.step(its[:120])
-    noise, before = state.kept.noise, len(voice.prompt_mel)
+    noise, before = state.cache.noise, len(voice.prompt_mel)
     work = state.work(its[:220], False)
     assert torch.equal(work.noise[:, : before + OVERLAP_FRAMES].double(), noise.double()), (
         "noise belongs to frames of the utterance"
     )
-    begun = flow.begun(work)
-    assert torch.equal(begun.mu[:, : before + OVERLAP_FRAMES], state.kept.mu)
+    begun = flow.hop_inputs(work)
+    assert torch.equal(begun.mu[:, : before + OVERLAP_FRAMES], state.cache.mu)
 
 
 def test_what_is_kept_does_not_grow():
@@ -287,7 +287,7 @@ def test_hops_of_half_the_length_join_nearly_as_well(shared_dir):
         )
         state.step(its[: first + OVERLAP_IDS])
         other = HopState(voice, 1)
-        other.done, other.kept, other.emitted_frames = first, state.kept, state.emitted_frames
+        other.done, other.cache, other.emitted_frames = first, state.cache, state.emitted_frames
         head = other.step(its, final=True)[:OVERLAP_FRAMES]
         return float(((head - state.tail).square().mean() / state.tail.square().mean()).sqrt())
 

@@ -39,7 +39,7 @@ def published() -> dict[str, torch.Tensor]:
 
 
 def made(state) -> Int8TextLm:
-    return Int8TextLm.made(DIMS, relative(DIMS, state))
+    return Int8TextLm.create(DIMS, relative(DIMS, state))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_the_place_of_a_key_is_heard(both):
     )
     deaf = made(published())
     deaf.body._weights = [0 * weight for weight in deaf.body._weights]
-    deaf.body._made = [0 * rows for rows in deaf.body._made]
+    deaf.body._distances = [0 * rows for rows in deaf.body._distances]
     assert (
         deaf.step(deaf.prefill_embeddings(TEXT, PROMPT_SPEECH), deaf.prefix(PROMPT_TEXT, SPEAKER))
         - scores

@@ -127,7 +127,7 @@ def test_what_is_kept_does_not_grow(vocoder, mel):
                 state.mel.shape[2],
                 state.source.shape[1],
                 state.spectrum.shape[2],
-                sum(tensor.nbytes for tensor in state.tails._kept.values()),
+                sum(tensor.nbytes for tensor in state.tails._tails.values()),
             )
         )
     assert len(sizes) == 1
@@ -140,7 +140,7 @@ def test_a_wrong_past_shows(vocoder, mel, what):
     if what == "phase":
         state.cycles = (state.cycles + 0.3) % 1
     elif what == "tails":
-        state.tails._kept.clear()
+        state.tails._tails.clear()
     elif what == "source":
         state.source = torch.zeros_like(state.source)
     else:

@@ -106,12 +106,12 @@ def test_presets_and_conversion(engine, prompt, reference):
 
 def test_request_50_is_request_1_and_a_voice_is_made_once(engine, prompt):
     first = whole(engine.stream(ask(), prompt))
-    n_encoded = engine._voices.made
+    n_encoded = engine._voices.n_made
     for n in range(12):
         whole(engine.stream(ask(id=f"n{n}", seed=n, text="Hi.", segments=("Hi.",)), prompt))
     assert (
         np.array_equal(whole(engine.stream(ask(), prompt)), first)
-        and engine._voices.made == n_encoded
+        and engine._voices.n_made == n_encoded
     )
 
 

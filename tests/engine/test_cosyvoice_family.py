@@ -26,7 +26,7 @@ from webui.engine.cosyvoice.checkpoint import (
     source_mark,
 )
 from webui.engine.cosyvoice.device import INT8, DeviceConfig
-from webui.engine.cosyvoice.doctor.speech import grown
+from webui.engine.cosyvoice.doctor.speech import grown_flow_voice
 from webui.engine.cosyvoice.frontend.prompt_encoder import MAX_S
 from webui.engine.cosyvoice.registry import MODEL_SPECS, model_spec_of
 from webui.engine.registry import GENERATIONS, engine_of, is_model
@@ -150,7 +150,7 @@ def test_a_speech_tokenizer_of_another_rate_is_refused_when_it_hears_a_clip(mode
         "cosyvoice2" if name == "cosyvoice1" else "cosyvoice1",
     )
     model = load(root)
-    network = model.prompt_encoder.hearing.network
+    network = model.prompt_encoder.config.network
     replace(root / network, next(models[other].glob("speech_tokenizer_*.onnx")))
     with pytest.raises(NotReady) as caught:
         load(root).prompt_encoder.make(
@@ -405,7 +405,7 @@ def test_the_memory_plan_counts_the_longest_clip_that_is_used(small_model, caplo
     place = DeviceConfig("cpu", "fp32", "test")
     model, family = doctor_small.load(small_model), model_spec_of(small_model)
     plan = memory_plan.plan(family, model.spec, small_model, place)
-    voice = grown(model, random_voice(MAX_S / 30, model.spec.lm.speech_codes))
+    voice = grown_flow_voice(model, random_voice(MAX_S / 30, model.spec.lm.speech_codes))
     assert plan.voice / 2 < 30 * voice.bytes <= plan.voice
     shorter = model.spec.lm.cache_bytes(memory_plan.STREAM_TEXT_TOKENS, 4)
     prompt = model.spec.lm.cache_bytes(int(MAX_S * model.spec.ids_per_s), 4)

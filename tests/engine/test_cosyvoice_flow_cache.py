@@ -148,7 +148,7 @@ def test_the_block_ends_behind_a_prompt():
 
 def test_a_voice_grows_a_piece_at_a_time(flow):
     blocks = Blocks.behind(122)
-    grown, pieces = VoiceState.begun(flow, *voice_of(122), blocks, ahead=[1, 2, 3]), []
+    grown, pieces = VoiceState.create(flow, *voice_of(122), blocks, ahead=[1, 2, 3]), []
     while not grown.is_ready:
         grown.grow()
         pieces.append(grown.done)

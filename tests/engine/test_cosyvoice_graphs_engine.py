@@ -130,7 +130,9 @@ def test_every_segment_has_a_seed_of_its_own_and_bounds_by_its_text(both):
     for floor in both:
         model = replace(floor.model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
         voice = CachedPrompt(model, random_voice(1.0, SMALL.codes))
-        assert [source.sampling for source in PromptBuilder(model, voice, request).drawn()] == [
+        assert [
+            source.sampling for source in PromptBuilder(model, voice, request).build_lm_tokens()
+        ] == [
             SamplingRequest(part_seed(7, 0), 6, 60),
             SamplingRequest(part_seed(7, 1), 18, 180),
         ]
@@ -145,7 +147,7 @@ def test_voices_may_take_half_of_the_pool(both):
     model = both[1].model
     unit = model.flow.bytes_per_unit
     assert model.voices_budget(MemoryPlan(0, 1 << 50, 0, 0, 100)) == 400 * unit
-    voice = model.begun(*[(), torch.zeros(0, 80), torch.zeros(192)])
+    voice = model.new_voice_state(*[(), torch.zeros(0, 80), torch.zeros(192)])
     assert voice.bytes == 80 * unit, "one that takes a slot and no row still counts"
 
 
@@ -197,7 +199,7 @@ def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_c
         request = SpeechRequest(
             "r", "x", "v", "zero_shot", transcript="t" * 50, segments=("ok", "a" * letters), seed=7
         )
-        return PromptBuilder(model, voice, request).drawn()
+        return PromptBuilder(model, voice, request).build_lm_tokens()
 
     most = (512 - 200 - 50 - 3) // 3
     assert len(drawn(most)) == 2
@@ -215,7 +217,7 @@ def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_c
     )
     plain = replace(both[0].model, tokenizer=model.tokenizer)
     request = SpeechRequest("r", "x", "v", "zero_shot", segments=("a" * 900,), transcript="t" * 50)
-    assert PromptBuilder(plain, CachedPrompt(plain, voice.prompt), request).drawn(), (
+    assert PromptBuilder(plain, CachedPrompt(plain, voice.prompt), request).build_lm_tokens(), (
         "no slots, no bounds"
     )
 

@@ -242,7 +242,7 @@ def test_recording_leaves_no_trace_and_serving_is_replays_and_copies():
     buffers = (fast.store, fast.lengths, fast.last, *fast.draws.rows)
     assert (
         not fast.lengths.any()
-        and not fast.draws.drawn.any()
+        and not fast.draws.n_drawn.any()
         and not fast.last.any()
         and fast.draws.done.all()
     )

@@ -169,7 +169,7 @@ def test_windows_reach_far_enough_and_whole_hops_are_replayed(static, mel, hops,
     plain = static.graphs.plain.total()
     long = torch.cat([mel, mel, mel])
     pushed(static.stream(1), long, hops)
-    assert {held for _, held in seen[1:-1]} <= {reach.held} and seen[0][1] == reach.first_held
+    assert {held for _, held in seen[1:-1]} <= {reach.right} and seen[0][1] == reach.first_right
     if hops == [50]:
         assert {length for length, _ in seen} <= {50, 70} and static.graphs.plain.total() == plain
 

@@ -244,7 +244,7 @@ class TestPasts:
         lm.step(x, long)
         for i in range(4):
             lm.step_many([i, i], [long, short])
-        assert lm._slots.grown == 1 and long.length == FIRST_POSITIONS + 2
+        assert lm._slots.n_grown == 1 and long.length == FIRST_POSITIONS + 2
         for i in range(4):
             alone = lm.step(lm.speech([i]), before)
         again = lm.new_cache(FIRST_POSITIONS + 10)

@@ -117,7 +117,7 @@ def test_ids_run_ahead_by_one_hop_and_sound_by_one_chunk(floor, prompt, profile)
     stream, segment = request.chunks(), request.segments[0]
     for chunk in range(3):
         next(stream)
-        assert until(lambda: request._made is not None and not request.next_decode_segment()[1])
+        assert until(lambda: request._chunk is not None and not request.next_decode_segment()[1])
         assert len(segment.source.ids) == rig.hops.needed(chunk + 3)
         assert request.emitted_frames == 2 * rig.hops.end(chunk + 1)
     stream.close()
@@ -204,7 +204,7 @@ def test_no_step_waits_for_company_that_cannot_come(floor, prompt, monkeypatch):
     )
     stopped = say(rig, voice, 1, most=900).chunks()
     next(stopped)
-    assert until(lambda: rig.stages.scheduler.speaking[0]._made is not None)
+    assert until(lambda: rig.stages.scheduler.speaking[0]._chunk is not None)
     waits.clear()
     hear(say(rig, voice, 2, most=200))
     assert [w for w in waits if w is not None] == []

@@ -117,7 +117,7 @@ def test_a_call_that_fails_half_way_leaves_all_as_they_were(monkeypatch):
     fail[0] = False
     for state, its, frames in zip(states, ids, expected, strict=True):
         assert torch.allclose(state.step(its[:53]), frames[50:], rtol=0, atol=1e-10)
-    fresh = VoiceState.begun(flow, *voice_of(50))
+    fresh = VoiceState.create(flow, *voice_of(50))
     calls.clear()
     fail[0] = True
     with pytest.raises(torch.OutOfMemoryError):

@@ -92,10 +92,10 @@ def test_delay_and_flush(vocoder, mel):
     state = VocoderState(vocoder, 1)
     assert len(state.push(mel[:8])) == 0
     assert state.decoded_frames == 0
-    assert len(state.push(mel[8:20])) == 480 * (20 - STEADY.first_held)
-    assert len(state.push(mel[20:50])) == 480 * (30 - STEADY.held + STEADY.first_held)
+    assert len(state.push(mel[8:20])) == 480 * (20 - STEADY.first_right)
+    assert len(state.push(mel[20:50])) == 480 * (30 - STEADY.right + STEADY.first_right)
     assert len(state.push(mel[:0])) == 0
-    assert len(state.push(mel[:0], final=True)) == 480 * STEADY.held
+    assert len(state.push(mel[:0], final=True)) == 480 * STEADY.right
     with pytest.raises(ValueError, match="last call"):
         state.push(mel[:1])
 
@@ -112,7 +112,7 @@ def test_what_is_kept_does_not_grow(vocoder, mel):
     state = VocoderState(vocoder, 1)
     for _ in range(6):
         state.push(mel[:50])
-        assert state.mel.shape[2] <= STEADY.left + STEADY.held + 5
+        assert state.mel.shape[2] <= STEADY.left + STEADY.right + 5
     assert state.decoded_frames <= 1.5 * 300
 
 

@@ -58,7 +58,7 @@ def test_the_least_used_voice_is_let_go(model):
     first, second = taken(voices, 1), taken(voices, 2)
     assert taken(voices, 1) is first
     taken(voices, 3)
-    assert list(voices._live) == ["voice 1", "voice 3"] and second.is_ready and voices.made == 3
+    assert list(voices._live) == ["voice 1", "voice 3"] and second.is_ready and voices.n_made == 3
     assert taken(voices, 2) is not second
     plain = random_model(SMALL, DeviceConfig("cpu", "fp32", "test"))
     assert plain.voices_budget(MemoryPlan(0, 10, 0, 0, 1000)) == 10
@@ -89,7 +89,7 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)) and np.array_equal(
         during, first[1]
     )
-    assert voices.made > 3
+    assert voices.n_made > 3
 
 
 def test_a_request_cancelled_before_it_began_is_not_kept(model):

@@ -143,7 +143,7 @@ def test_text_whose_source_fails_or_is_given_up(engine, prompt):
         stream.close()
     assert len(whole(engine.stream(ask(), prompt)))
     until(lambda: not [t for t in threading.enumerate() if t.name == "engine-text"])
-    assert engine._life.wanted == {}
+    assert engine._life.text_callbacks == {}
 
 
 def test_a_person_who_thinks_is_no_hung_engine(engine, prompt):

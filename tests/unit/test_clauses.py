@@ -99,4 +99,4 @@ def test_little_is_held_back_whatever_comes():
         clauses = ClauseStream()
         for at in range(0, len(text), 50):
             clauses.push(text[at : at + 50])
-            assert weight(clauses._held) <= 60
+            assert weight(clauses._buffer) <= 60

@@ -94,12 +94,12 @@ def test_a_deleted_voice_leaves_the_engine_and_the_studio(studio, engine):
     )
     before = (
         sum(map(len, engine.kept.values())),
-        sum(len(p.data) for p in studio.prompts._kept.values()),
+        sum(len(p.data) for p in studio.prompts._prompts.values()),
     )
     studio.voices.delete(ME, one.id)
     after = (
         sum(map(len, engine.kept.values())),
-        sum(len(p.data) for p in studio.prompts._kept.values()),
+        sum(len(p.data) for p in studio.prompts._prompts.values()),
     )
     assert (before, after) == ((8, 8), (4, 4)) and len(set(engine.forgotten)) == 1
     with pytest.raises(NotFound):
@@ -111,9 +111,9 @@ def test_two_of_the_same_sound_are_one_to_the_engine_until_both_are_gone(studio,
     one, same = add(studio), add(studio)
     until(lambda: len(engine.kept) == 1)
     studio.voices.delete(ME, one.id)
-    assert len(engine.kept) == len(studio.prompts._kept) == 1 and not engine.forgotten
+    assert len(engine.kept) == len(studio.prompts._prompts) == 1 and not engine.forgotten
     studio.voices.delete(ME, same.id)
-    assert not engine.kept and not studio.prompts._kept
+    assert not engine.kept and not studio.prompts._prompts
 
 
 def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, engine):
@@ -162,7 +162,7 @@ def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, 
     until(lambda: engine.encoded and not studio.prompts._pending)
     assert (
         not engine.kept
-        and not studio.prompts._kept
+        and not studio.prompts._prompts
         and not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
     )
 
@@ -239,14 +239,14 @@ def test_the_prompt_of_a_clip_serves_the_voice_that_is_saved_from_it(studio, eng
         and studio.prompts.n_encoded == len(engine.encoded) == 1
     )
     until(lambda: list(tmp_path.rglob("*.prompt")))
-    [prompt] = studio.prompts._kept.values()
+    [prompt] = studio.prompts._prompts.values()
     studio.close()
     second_studio = open_studio(tmp_path, after := Listening())
     snapshot = speak(second_studio, voice_id=voice.id)[1]
     assert (
         snapshot.state == "done"
         and not after.encoded
-        and list(second_studio.prompts._kept.values()) == [prompt]
+        and list(second_studio.prompts._prompts.values()) == [prompt]
     ), "by the same name, after a restart"
     second_studio.close()
 

@@ -224,15 +224,15 @@ def assign(
     """
     expected = module.state_dict()
     name = file or type(module).__name__
-    for key, mine in expected.items():
+    for key, own_tensor in expected.items():
         if key not in state:
             raise model_fault(
                 name,
-                message("file.tensor", name=key, shape=str(list(mine.shape))),
+                message("file.tensor", name=key, shape=str(list(own_tensor.shape))),
                 message("file.none_of_name"),
             )
-        if state[key].shape != mine.shape:
-            shapes = str(list(mine.shape)), str(list(state[key].shape))
+        if state[key].shape != own_tensor.shape:
+            shapes = str(list(own_tensor.shape)), str(list(state[key].shape))
             raise model_fault(
                 name,
                 message("file.with_shape", name=key, shape=shapes[0]),

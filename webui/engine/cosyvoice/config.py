@@ -201,9 +201,9 @@ class Scalars:
         return tuple(self._whole(self._scalar(item, field), field) for item in node.value)
 
     def has(self, field: str) -> bool:
-        return self._found(field) is not None
+        return self._find(field) is not None
 
-    def _found(self, field: str) -> yaml.Node | None:
+    def _find(self, field: str) -> yaml.Node | None:
         node = self._top
         for part in field.split("."):
             rows = node.value if isinstance(node, yaml.MappingNode) else ()
@@ -211,7 +211,7 @@ class Scalars:
         return node
 
     def _node(self, field: str) -> yaml.Node:
-        node = self._found(field)
+        node = self._find(field)
         if node is None:
             raise self.wrong(field, message("file.a_value"), message("file.none"))
         return node

@@ -86,8 +86,8 @@ class LmDimsV1:
     def end(self) -> int:
         return self.speech_codes
 
-    def forbidden_ids(self, *drawn: int) -> tuple[int, ...]:
-        return () if self.end in drawn else (self.end,)
+    def forbidden_ids(self, *allowed_ids: int) -> tuple[int, ...]:
+        return () if self.end in allowed_ids else (self.end,)
 
     def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
         """What one request remembers of `tokens` positions; that of the text encoder is gone when

@@ -40,14 +40,14 @@ def prompt_encoder_of(
     model_spec: ModelSpec,
     root: Path,
     tokenizer: PromptTokenizer,
-    hearing: PromptEncoderConfig,
+    config: PromptEncoderConfig,
     ready: Mapping[str, PromptFeatures],
 ) -> PromptEncoder | NoPromptEncoder:
     """ready: the ready speakers. Raises NotReady."""
     missing = missing_encoder(model_spec, root)
     if missing and not ready:
         file_checks.head(root, missing, NEEDED)  # says what of it is there
-    return NoPromptEncoder(hearing, missing) if missing else PromptEncoder(root, tokenizer, hearing)
+    return NoPromptEncoder(config, missing) if missing else PromptEncoder(root, tokenizer, config)
 
 
 def with_reinforced(model_spec: ModelSpec, root: Path) -> ModelSpec:
@@ -86,12 +86,12 @@ def check_files(model_spec: ModelSpec, root: Path, dtype: str = "fp32") -> None:
             root.name, expected, message("file.no_directory"), download_advice(model_spec.title)
         )
     if not (root / model_spec.yaml).exists():
-        other = next(iter(yamls(root)), None)
-        if other:
+        other_yaml = next(iter(yamls(root)), None)
+        if other_yaml:
             raise model_fault(
                 model_spec.yaml,
                 expected,
-                message("file.other_generation", other=other),
+                message("file.other_generation", other=other_yaml),
                 download_advice(model_spec.title),
             )
     check_generation(model_spec, root)

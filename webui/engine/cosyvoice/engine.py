@@ -79,7 +79,11 @@ class CosyVoiceEngine:
         graphs: str = "auto",
         end_of_prompt: str = "",
     ):
-        self._root, self._asked, self._locks = root, (device, precision, threads), lock_memory
+        self._root, self._device_options, self._locks = (
+            root,
+            (device, precision, threads),
+            lock_memory,
+        )
         self._profile, self._steps, self._first_hop, self._is_reinforced = (
             profile,
             steps,
@@ -116,7 +120,7 @@ class CosyVoiceEngine:
             self._one_of("first_hop", self._first_hop, model_spec.first_hops),
         )
         graphs = self._one_of("graphs", self._graphs, GRAPHS)
-        device_config = replace(choose(*self._asked), graphs=graphs == "auto")
+        device_config = replace(choose(*self._device_options), graphs=graphs == "auto")
         log.info(
             "%s; profile %s, %d steps, first hop %d",
             device_config.describe(model_spec.title),
@@ -308,7 +312,9 @@ class CosyVoiceEngine:
 
     def stream(self, request: SpeechRequest, prompt: Prompt, lane: int = 0) -> Iterator[Chunk]:
         return self._run(
-            request, prompt, lambda voice: self._loaded().prompt_builder(voice, request).drawn()
+            request,
+            prompt,
+            lambda voice: self._loaded().prompt_builder(voice, request).build_lm_tokens(),
         )
 
     def convert(
@@ -374,7 +380,7 @@ class CosyVoiceEngine:
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
         prompt_builder = self._loaded().prompt_builder(self._voices.get(prompt), request)
-        prompt_builder.drawn()
+        prompt_builder.build_lm_tokens()
         return prompt_builder.fit_notes()
 
     def forget(self, fingerprint: str) -> None:

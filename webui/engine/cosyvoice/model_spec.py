@@ -46,14 +46,16 @@ class Capabilities:
     preset_modes: tuple[str, ...] = ()
     told_clones: bool = False
 
-    def here(self, has_presets: bool, can_hear: bool) -> Capabilities:
+    def for_model(self, has_presets: bool, can_hear: bool) -> Capabilities:
         """Of a directory: without networks that hear a clip, what its ready speakers can do;
         without ready speakers, the rest.
         """
-        brought = ("preset", *self.preset_modes)
+        preset_modes = ("preset", *self.preset_modes)
         if not can_hear:
             return replace(
-                self, modes=tuple(mode for mode in self.modes if mode in brought), told_clones=False
+                self,
+                modes=tuple(mode for mode in self.modes if mode in preset_modes),
+                told_clones=False,
             )
         return (
             self

@@ -29,13 +29,13 @@ def noise_at(
     `size` from a counter-based generator keyed by (seed, first + block).
     """
     blocks = range(start // size, -(-(start + count) // size))
-    drawn = [
+    parts = [
         random_numbers(seed, first + block).standard_normal((size, width), np.float32)
         for block in blocks
     ]
     offset = start - (blocks.start * size)
     return (
-        torch.from_numpy(np.concatenate(drawn)[offset : offset + count])
-        if drawn
+        torch.from_numpy(np.concatenate(parts)[offset : offset + count])
+        if parts
         else torch.zeros(0, width)
     )

@@ -25,8 +25,8 @@ def model_spec_of(root: Path) -> ModelSpec:
     yaml_names = yamls(root)
     if not yaml_names:
         expected = message("file.one_of_models", names=GENERATIONS)
-        what = message("file.none_such") if root.is_dir() else message("file.no_directory")
-        raise model_fault(root.name, expected, what)
+        actual = message("file.none_such") if root.is_dir() else message("file.no_directory")
+        raise model_fault(root.name, expected, actual)
     if len(yaml_names) == 1:
         return MODEL_SPECS[yaml_names[0]]
     keys = tensor_names(root, "flow")

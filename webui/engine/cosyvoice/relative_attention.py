@@ -93,7 +93,7 @@ class RelativeAttention(nn.Module):
             .permute(2, 0, 3, 1, 4)
         )
 
-    def seen(
+    def attend_to(
         self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
         """q (batch, heads, n, width) are the last of keys, values (batch, heads, total, width) ->
@@ -123,7 +123,9 @@ class RelativeAttention(nn.Module):
         """x (batch, n, dim); mask additive, (..., n, m) for the last m keys."""
         q, k, v = self.parts(x)
         ((keys, values),) = past.put(layer, torch.stack([k, v]))
-        return self.linear_out(self.seen(q, keys, values, mask).transpose(1, 2).reshape(x.shape))
+        return self.linear_out(
+            self.attend_to(q, keys, values, mask).transpose(1, 2).reshape(x.shape)
+        )
 
 
 class FeedForward(nn.Module):

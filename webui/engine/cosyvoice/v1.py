@@ -158,7 +158,7 @@ class CosyVoice1:
 
     @property
     def facts(self) -> Capabilities:
-        return FACTS[self.spec.release].here(bool(self.presets), self.prompt_encoder.can_hear)
+        return FACTS[self.spec.release].for_model(bool(self.presets), self.prompt_encoder.can_hear)
 
     @property
     def guidance(self) -> CFMSolver:
@@ -198,13 +198,13 @@ class CosyVoice1:
     def warm_prompt(self) -> PromptFeatures:
         return warm_prompt(self.spec.lm.speech_codes)
 
-    def flow_batch(self, asked: Sequence[tuple[HopState, Sequence[int], bool]]) -> list[Tensor]:
+    def flow_batch(self, batch: Sequence[tuple[HopState, Sequence[int], bool]]) -> list[Tensor]:
         """`step` of requests of one shape. When it raises no step has been made."""
-        return step_many(asked)
+        return step_many(batch)
 
-    def vocode_batch(self, asked: Sequence[tuple[VocoderState, Tensor, bool]]) -> list[Tensor]:
+    def vocode_batch(self, batch: Sequence[tuple[VocoderState, Tensor, bool]]) -> list[Tensor]:
         """`push` of different streams."""
-        return [wave.push(mel, final) for wave, mel, final in asked]
+        return [wave.push(mel, final) for wave, mel, final in batch]
 
     def voices_budget(self, plan: MemoryPlan) -> int:
         """Bytes that kept voices may take."""
@@ -218,7 +218,7 @@ def language_model(
     if device_config.lm == INT8 and converted.fits(dims.body):
         from .int8.runtime import Int8TextLm  # only where it computes
 
-        return Int8TextLm.made(
+        return Int8TextLm.create(
             dims,
             converted.load(root, dims, converting(on_progress), form=converted.RELATIVE),
             device_config.dtype,

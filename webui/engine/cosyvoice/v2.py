@@ -79,7 +79,7 @@ class CosyVoice2:
     prompt_encoder: PromptEncoder | NoPromptEncoder
     presets: dict[str, PromptFeatures]
     mark: str  # of the weights: voices made with other ones do not fit
-    tokenizer_kind, hearing = TextTokenizer, PromptEncoderConfig()
+    tokenizer_kind, prompt_encoder_config = TextTokenizer, PromptEncoderConfig()
     flow_kind, flow_dims, vocoder_kind = FlowModel, FlowDims, Vocoder
 
     @classmethod
@@ -108,7 +108,11 @@ class CosyVoice2:
         on_progress(0.1, *message("progress.voice_networks"))
         ready = presets(root)
         prompt_encoder = prompt_encoder_of(
-            model_spec, root, tokenizer, replace(cls.hearing, codes=spec.lm.speech_codes), ready
+            model_spec,
+            root,
+            tokenizer,
+            replace(cls.prompt_encoder_config, codes=spec.lm.speech_codes),
+            ready,
         )
         on_progress(0.25, *message("progress.language_model"))
         lm = language_model(root, spec.lm, device_config, on_progress, parts)
@@ -145,7 +149,7 @@ class CosyVoice2:
     @property
     def facts(self) -> Capabilities:
         """The starters speak in the mode for presets too."""
-        return FACTS.here(True, self.prompt_encoder.can_hear)
+        return FACTS.for_model(True, self.prompt_encoder.can_hear)
 
     @property
     def guidance(self) -> CausalCFM:
@@ -170,7 +174,7 @@ class CosyVoice2:
         base = max(0, n - LOOKAHEAD_IDS)
         blocks = Blocks.behind(base, first_hop, self.flow.dims.chunk_size)
         ahead = prompt.speech_ids[base:n] if base else ()
-        return self.begun(
+        return self.new_voice_state(
             prompt.speech_ids[:base],
             prompt.mel[:, : FRAMES_PER_ID * base],
             prompt.vector,
@@ -179,9 +183,9 @@ class CosyVoice2:
             ahead=ahead,
         )
 
-    def begun(self, *args, **named) -> VoiceState:
-        """Arguments of VoiceState.begun behind the model."""
-        return VoiceState.begun(self.flow, *args, **named)
+    def new_voice_state(self, *args, **named) -> VoiceState:
+        """Arguments of VoiceState.create behind the model."""
+        return VoiceState.create(self.flow, *args, **named)
 
     def new_wave_stream(self, seed: int) -> VocoderState:
         """A new stream of the vocoder."""

@@ -56,7 +56,10 @@ def hear(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class CosyVoice3(CosyVoice2):
-    tokenizer_kind, hearing = TokenizerV3, PromptEncoderConfig(ENGINE, TOKENIZER_ONNX, mel=hear)
+    tokenizer_kind, prompt_encoder_config = (
+        TokenizerV3,
+        PromptEncoderConfig(ENGINE, TOKENIZER_ONNX, mel=hear),
+    )
     flow_kind, flow_dims, vocoder_kind = DitFlow, DitDims, CausalVocoder
 
     @classmethod
@@ -66,7 +69,7 @@ class CosyVoice3(CosyVoice2):
     @property
     def facts(self) -> Capabilities:
         """No ready speakers are published for it; a directory may have some."""
-        return FACTS.here(bool(self.presets), self.prompt_encoder.can_hear)
+        return FACTS.for_model(bool(self.presets), self.prompt_encoder.can_hear)
 
     def new_wave_stream(self, seed: int) -> WaveStream:
         """The noise is the same in every utterance, as the model was trained: no seed changes it.

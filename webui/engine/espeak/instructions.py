@@ -102,7 +102,7 @@ _CANNOT = (
 )  # fmt: skip
 
 
-def _found(instruction: str) -> list[tuple[str, float]]:
+def _find_styles(instruction: str) -> list[tuple[str, float]]:
     """(key, intensity) in order of the table, without what is negated."""
     out = []
     for key, pattern in _PATTERNS.items():
@@ -121,7 +121,7 @@ def _found(instruction: str) -> list[tuple[str, float]]:
 def read(instruction: str) -> Style:
     """Instruction -> Style. Several words add up, within what the engine can speak."""
     style = Style()
-    for key, x in _found(instruction):
+    for key, x in _find_styles(instruction):
         if key in DIALECTS:
             style = replace(style, dialect=key)
             continue
@@ -148,7 +148,7 @@ def understood(instruction: str) -> tuple[list[str], list[tuple[str, str]]]:
     """
     if not instruction.strip():
         return [], []
-    keys = [key for key, _ in _found(instruction)]
+    keys = [key for key, _ in _find_styles(instruction)]
     sentences = [sentence for words, sentence in _CANNOT if re.search(words, instruction, re.I)]
     if any(k in DIALECTS and k != "yue" for k in keys):
         sentences.append(message("note.dialect_is_accent"))

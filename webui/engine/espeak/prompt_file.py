@@ -19,9 +19,9 @@ _HALF = ("voiced",)  # stored as float16: a third of the bytes, far below what i
 def pack(profile: Profile, mappings: dict[str, Mapping]) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     plain: dict[str, dict] = {}
-    for prefix, thing in {"profile": profile, **mappings}.items():
+    for prefix, part in {"profile": profile, **mappings}.items():
         plain[prefix] = {}
-        for name, value in asdict(thing).items():
+        for name, value in asdict(part).items():
             if isinstance(value, np.ndarray):
                 arrays[f"{prefix}.{name}"] = np.ascontiguousarray(
                     value, dtype=np.float16 if name in _HALF else np.float32

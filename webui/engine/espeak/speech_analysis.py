@@ -217,11 +217,11 @@ def _smooth(power: np.ndarray, half: np.ndarray) -> np.ndarray:
     share = np.float32(0.5) / half
     out = power * (np.minimum(half, np.float32(0.5)) * (2 * share))
     for k in range(1, reach + 1):
-        both = (
+        pair = (
             mirrored[:, reach - k : reach - k + lines] + mirrored[:, reach + k : reach + k + lines]
         )
-        both *= np.clip(half - np.float32(k - 0.5), 0.0, 1.0) * share
-        out += both
+        pair *= np.clip(half - np.float32(k - 0.5), 0.0, 1.0) * share
+        out += pair
     return out
 
 

@@ -99,13 +99,13 @@ class SegmentSynthesis:
         tones: Tones | None = None,
         at_once: bool = False,
     ):
-        self._speaker, self._what, self._wpm, self._clock = (
+        self._speaker, self._segment, self._wpm, self._clock = (
             speaker,
             utterance,
             words_per_minute,
             clock,
         )
-        self._said = (
+        self._n_said = (
             -1 if tones is None and not at_once else len(SAY_S)
         )  # tones need the whole utterance
         self._tones, self._syllables = tones, []
@@ -120,16 +120,16 @@ class SegmentSynthesis:
 
     def _say_more(self) -> None:
         started = time.perf_counter()
-        self._said += 1
-        limit = int(SAY_S[self._said] * SOURCE_HZ) if self._said < len(SAY_S) else 1 << 30
-        speech = self._speaker.say(self._what.tag, self._wpm, self._what.text, limit)
+        self._n_said += 1
+        limit = int(SAY_S[self._n_said] * SOURCE_HZ) if self._n_said < len(SAY_S) else 1 << 30
+        speech = self._speaker.say(self._segment.tag, self._wpm, self._segment.text, limit)
         pcm, self._whole = as_float(speech.samples), speech.whole
         self._half, self._bright = halved(pcm), emphasised(pcm)
         loud = np.flatnonzero(np.abs(pcm) > 0.003)
         self._begin = max(0, int(loud[0]) - 110) if len(loud) else len(pcm)
         self._reachable = int((len(pcm) - REACH - self._begin) / STEP)
         if self._tones is not None:
-            spelled = self._speaker.spelled(self._what.tag, self._wpm, self._what.text)
+            spelled = self._speaker.spelled(self._segment.tag, self._wpm, self._segment.text)
             self._syllables = contours(spelled, speech.phonemes, self._tones.dialect)
         if self._whole:
             end = min(int(loud[-1]) + 660, len(pcm)) if len(loud) else self._begin
@@ -178,7 +178,7 @@ class Steps:
 
     def __init__(self, pieces: Generator[tuple[np.ndarray, int, bool]], clock: dict[str, float]):
         self._pieces, self._clock = pieces, clock
-        self._held: tuple[np.ndarray, int, bool] | None = None  # made, and not yet given away
+        self._pending: tuple[np.ndarray, int, bool] | None = None  # made, and not yet given away
 
     def step(
         self, most: int = 0, is_called: Callable[[], bool] = bool
@@ -192,7 +192,7 @@ class Steps:
         while not last and n < most and not is_called():
             block, of, is_last = self._next()
             if of != segment:
-                self._held = block, of, is_last
+                self._pending = block, of, is_last
                 break
             blocks.append(block)
             n, last = n + len(block), is_last
@@ -204,7 +204,7 @@ class Steps:
         )
 
     def _next(self) -> tuple[np.ndarray, int, bool]:
-        piece, self._held = self._held, None
+        piece, self._pending = self._pending, None
         return piece or next(self._pieces)
 
     def close(self) -> None:
@@ -286,7 +286,7 @@ class Stream(Steps):
         tempo = self._order.speed * self._style.rate
         tempo = tempo if tempo <= 1.0 else tempo ** HASTE.get(utterance.tag, 1.0)
         wpm = int(np.clip(round(converter.mapping.wpm * tempo), MIN_WPM, MAX_WPM))
-        saying = SegmentSynthesis(
+        synthesis = SegmentSynthesis(
             self._speaker,
             utterance,
             wpm,
@@ -298,13 +298,13 @@ class Stream(Steps):
         done = 0
         while True:
             n_frames = int(self._blocks_s[min(self._blocks, len(self._blocks_s) - 1)] / HOP_S)
-            f0, log_power = saying.frames(max(0, done - CONTEXT), done + n_frames + CONTEXT)
-            if saying.count is not None:
-                if saying.count == 0:
+            f0, log_power = synthesis.frames(max(0, done - CONTEXT), done + n_frames + CONTEXT)
+            if synthesis.count is not None:
+                if synthesis.count == 0:
                     return
-                if saying.count - done <= n_frames + n_frames // 3:  # no crumbs at the end
-                    n_frames = saying.count - done
-                    f0, log_power = saying.frames(max(0, done - CONTEXT), saying.count)
+                if synthesis.count - done <= n_frames + n_frames // 3:  # no crumbs at the end
+                    n_frames = synthesis.count - done
+                    f0, log_power = synthesis.frames(max(0, done - CONTEXT), synthesis.count)
             context = done - max(0, done - CONTEXT)
             used = context + n_frames + CONTEXT
             block = self._block(
@@ -312,7 +312,7 @@ class Stream(Steps):
             )
             self._blocks += 1
             done += n_frames
-            ended = saying.count is not None and done >= saying.count
+            ended = synthesis.count is not None and done >= synthesis.count
             if ended:
                 block = np.concatenate((block, self._ending(utterance)))
             yield self._finish(block, converter), ended

@@ -172,7 +172,7 @@ def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mappi
             d[trusted + 1 :] = d[trusted]
         return np.clip(d, -most, most).astype(np.float32)
 
-    def held(mean: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def hold_high_bands(mean: np.ndarray, own: np.ndarray) -> np.ndarray:
         out = mean.copy()
         if trusted < BANDS - 1:
             out[trusted + 1 :] = own[trusted + 1 :] + np.clip(
@@ -193,8 +193,8 @@ def map_voice(profile: Profile, base: Base, tempo: float | None = None) -> Mappi
         centre=terms.mean(axis=0).astype(np.float32), spread=(ratio - 1.0).astype(np.float32),
         exemplar_centre=moved.mean(axis=0).astype(np.float32),
         exemplar_scale=(EXEMPLAR_WEIGHT / (moved.std(axis=0) + 1e-3)).astype(np.float32),
-        high_voiced=held(profile.mean_voiced, voiced.mean(axis=0)),
-        high_unvoiced=held(profile.mean_unvoiced, unvoiced.mean(axis=0)),
+        high_voiced=hold_high_bands(profile.mean_voiced, voiced.mean(axis=0)),
+        high_unvoiced=hold_high_bands(profile.mean_unvoiced, unvoiced.mean(axis=0)),
         log_f0_source=base.log_f0, log_sd_source=base.log_f0_sd,
         log_f0_factor=float(np.clip(profile.log_f0_sd / max(base.log_f0_sd, 1e-3), 0.6, 2.2)),
         log_f0=profile.log_f0, log_f0_low=profile.log_f0_low - 0.2,

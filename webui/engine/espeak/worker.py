@@ -66,11 +66,11 @@ class Worker:
 
     def _on_count(self, question: dict, body: bytes) -> tuple[dict, bytes]:
         peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        spoken = self._speaker.spoken_samples
+        n_spoken = self._speaker.spoken_samples
         return {
             "streams": len(self._streams),
             "voices": len(self._voices),
-            "spoken_samples": spoken,
+            "spoken_samples": n_spoken,
             "peak_kib": peak_kib,
         }, b""
 

@@ -28,7 +28,7 @@ ONE_THREAD = {
 }
 
 
-def _taken(queue: deque) -> list:
+def _drain(queue: deque) -> list:
     """All that is in it now; any thread may add meanwhile."""
     return [queue.popleft() for _ in range(len(queue))]
 
@@ -64,8 +64,8 @@ class WorkerProcess:
     def _start(self) -> None:
         self._end()
         pairs = [(socket.socketpair(), socket.socketpair()) for _ in range(self._n_lanes)]
-        theirs = [(lane_end, bell_end) for (_, lane_end), (_, bell_end) in pairs]
-        fds = [end.fileno() for ends in theirs for end in ends]
+        child_ends = [(lane_end, bell_end) for (_, lane_end), (_, bell_end) in pairs]
+        fds = [end.fileno() for ends in child_ends for end in ends]
         try:
             self._process = subprocess.Popen(
                 [
@@ -74,7 +74,7 @@ class WorkerProcess:
                     self._program,
                     *(
                         f"--lane={lane_end.fileno()},{bell_end.fileno()}"
-                        for lane_end, bell_end in theirs
+                        for lane_end, bell_end in child_ends
                     ),
                     *self._flags,
                 ],
@@ -85,10 +85,10 @@ class WorkerProcess:
                 pass_fds=fds,
             )
         finally:
-            for ends in theirs:
+            for ends in child_ends:
                 for end in ends:
                     end.close()
-        self._ends = {n: (ours, bell) for n, ((ours, _), (bell, _)) in enumerate(pairs)}
+        self._ends = {n: (lane, bell) for n, ((lane, _), (bell, _)) in enumerate(pairs)}
         for _, bell in self._ends.values():
             bell.setblocking(False)
         self.life += 1
@@ -237,8 +237,8 @@ class WorkerConnection:
             self.trouble = e.copy()  # the next question tries again
 
     def _exchange(self, question: dict, body: bytes) -> tuple[dict, bytes]:
-        drops = [number for number, life in _taken(self._drops) if life == self.life]
-        forgets = _taken(self._forgets)
+        drops = [number for number, life in _drain(self._drops) if life == self.life]
+        forgets = _drain(self._forgets)
         send(
             self._sock.sendall,
             question

@@ -77,20 +77,20 @@ class Convolution:
         out = scratch.take("convolved", n_blocks * n_outputs * step, self.n_out)
         # A block begins at every row of the first `dilation` rows after each `n_outputs *
         # dilation`, and takes every `dilation`-th row.
-        read = _blocks(rows, n_blocks, step, n_outputs, self._forward.shape[1])
-        written = _blocks(out, n_blocks, step, n_outputs, n_outputs)
+        input_blocks = _blocks(rows, n_blocks, step, n_outputs, self._forward.shape[1])
+        output_blocks = _blocks(out, n_blocks, step, n_outputs, n_outputs)
         at_once = max(_AT_ONCE // (step * n_points * self.n_in), 1)
         for i in range(0, n_blocks, at_once):
             m = min(at_once, n_blocks - i)
             points = scratch.take("points", m, step, n_points, self.n_in)
-            np.matmul(self._forward, read[i : i + m], out=points)
+            np.matmul(self._forward, input_blocks[i : i + m], out=points)
             products = scratch.take("products", m, step, n_points, self.n_out)
             np.matmul(
                 points.reshape(m * step, n_points, self.n_in).transpose(1, 0, 2),
                 self._kernel,
                 out=products.reshape(m * step, n_points, self.n_out).transpose(1, 0, 2),
             )
-            np.matmul(self._back, products, out=written[i : i + m])
+            np.matmul(self._back, products, out=output_blocks[i : i + m])
         return out[:n]
 
 

@@ -131,22 +131,22 @@ class _Sliding:
     def __init__(self, norm: _Norm, scale: np.ndarray, shift: np.ndarray, scratch: Scratch):
         self._convolution, self._scale, self._shift = norm.convolution, scale, shift
         self._scratch = scratch
-        self._kept = np.zeros((norm.convolution.reach // 2, norm.convolution.n_in), np.float32)
+        self._tail = np.zeros((norm.convolution.reach // 2, norm.convolution.n_in), np.float32)
 
     def push(self, rows: np.ndarray, is_end: bool) -> np.ndarray:
         """Rows out as far as they are sure, in scratch; all of them at the end, beyond which there
         is silence.
         """
-        convolution, n_kept = self._convolution, len(self._kept)
-        n_read = n_kept + len(rows)
+        convolution, n_tail = self._convolution, len(self._tail)
+        n_read = n_tail + len(rows)
         n = n_read + is_end * (convolution.reach // 2) - convolution.reach
         buffer = self._scratch.take(
             "read", max(convolution.n_rows(max(n, 0)), n_read), convolution.n_in
         )
-        buffer[:n_kept] = self._kept
-        activate(rows, self._scale, self._shift, buffer[n_kept:n_read], self._scratch)
+        buffer[:n_tail] = self._tail
+        activate(rows, self._scale, self._shift, buffer[n_tail:n_read], self._scratch)
         buffer[n_read:] = 0.0
-        self._kept = buffer[max(n, 0) : n_read].copy()
+        self._tail = buffer[max(n, 0) : n_read].copy()
         return convolution.apply(buffer, n, self._scratch) if n > 0 else buffer[:0]
 
 
@@ -258,7 +258,7 @@ class Sound:
         self._sources = [_source_rows(generator, source, i) for i in range(STAGES)]
         self._at = [0] * STAGES  # source rows that were read
         self._harmonics = [Rows(s.shape[1]) for s in self._sources]
-        self._made = [[Rows(s.shape[1]) for _ in TAPS] for s in self._sources]
+        self._outputs = [[Rows(s.shape[1]) for _ in TAPS] for s in self._sources]
         self._upsampled = [Rows(s.shape[1]) for s in self._sources]
         self._spectra = _Spectra(generator)
 
@@ -285,7 +285,7 @@ class Sound:
             self._read_source(i, len(waiting), check)
             rows = waiting.take(min(len(waiting), len(self._harmonics[i])))
             rows = rows + self._harmonics[i].take(len(rows))
-            outputs = self._made[i]
+            outputs = self._outputs[i]
             for block, out in zip(self._blocks[i], outputs, strict=True):
                 check()
                 out.add(block.push(rows, is_end))
@@ -315,8 +315,8 @@ def _source_rows(generator: Generator, source: np.ndarray, stage: int) -> np.nda
     stride = FACTORS[1] if n_taps > 1 else 1
     pad = (n_taps - stride) // 2
     padded = np.pad(source, ((pad, pad), (0, 0)))
-    read = np.lib.stride_tricks.sliding_window_view(padded, n_taps, 0)[::stride]
-    return read.reshape(len(read), -1) @ kernel.reshape(len(kernel), -1).T + bias
+    windows = np.lib.stride_tricks.sliding_window_view(padded, n_taps, 0)[::stride]
+    return windows.reshape(len(windows), -1) @ kernel.reshape(len(kernel), -1).T + bias
 
 
 class _Spectra:
@@ -326,18 +326,18 @@ class _Spectra:
         (self._kernel, self._bias), self._basis = generator.last, generator.basis
         n_taps, n_in, _ = self._kernel.shape
         self._reach = n_taps - 1
-        self._kept = np.zeros((self._reach // 2, n_in), np.float32)
+        self._tail = np.zeros((self._reach // 2, n_in), np.float32)
         self._late = np.zeros(WINDOW - HOP, np.float32)
         self._skip = WINDOW // 2  # the first spectrum's centre is the first sample
 
     def push(self, rows: np.ndarray, is_end: bool) -> np.ndarray:
         after = np.zeros((is_end * (self._reach // 2), rows.shape[1]), np.float32)
-        read = np.concatenate((self._kept, rows, after))
-        n = max(len(read) - self._reach, 0)
-        self._kept = read[n:]
+        buffer = np.concatenate((self._tail, rows, after))
+        n = max(len(buffer) - self._reach, 0)
+        self._tail = buffer[n:]
         spectra = np.repeat(self._bias[None], n, 0)
         for tap in range(self._reach + 1):
-            spectra += read[tap : tap + n] @ self._kernel[tap]
+            spectra += buffer[tap : tap + n] @ self._kernel[tap]
         power, phase = np.exp(spectra[:, :SPECTRUM]), np.sin(spectra[:, SPECTRUM:])
         frames = np.concatenate((power * np.cos(phase), power * np.sin(phase)), 1) @ self._basis
         sound = np.zeros(n * HOP + len(self._late), np.float32)

@@ -73,16 +73,16 @@ def _trunk(model: ModelProto) -> ModelProto:
     at = nodes.index(makers[PITCH]) + 1
     nodes[at:at] = moved
     makers |= {output: node for node in moved for output in node.output} | {unmoved: nodes[at - 1]}
-    read: set[str] = set()
+    needed: set[str] = set()
     waiting = list(OUTPUTS)
     while waiting:
         name = waiting.pop()
-        if name not in read:
-            read.add(name)
+        if name not in needed:
+            needed.add(name)
             waiting += makers[name].input if name in makers else ()
     limits = {"f0_min": MIN_HZ, "f0_max": MAX_HZ, "f0_voiced": VOICED_HZ}
     graph = helper.make_graph(
-        [node for node in nodes if read.intersection(node.output)],
+        [node for node in nodes if needed.intersection(node.output)],
         "trunk",
         [
             *model.graph.input,
@@ -98,7 +98,7 @@ def _trunk(model: ModelProto) -> ModelProto:
             for name in OUTPUTS
         ],
         [
-            *(tensor for tensor in model.graph.initializer if tensor.name in read),
+            *(tensor for tensor in model.graph.initializer if tensor.name in needed),
             *(numpy_helper.from_array(np.float32(hz), name) for name, hz in limits.items()),
         ],
     )

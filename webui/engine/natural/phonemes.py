@@ -19,8 +19,8 @@ from .text_plan import (
     MAX_UNIT_TOKENS,
     PAUSES_S,
     Unit,
+    unit_text,
     units,
-    written,
 )
 
 # aimed at; a scrap may still join, never more than TOO_LONG_TOKENS
@@ -49,11 +49,11 @@ def can_say(text: str, language: str) -> bool:
     nothing else, or its language is neither Chinese nor English. Modifier letters, such as the mark
     of a long vowel, may be left out beside others.
     """
-    spoken = [c for c in _tidy(text) if unicodedata.category(c)[0] in "LN"]
-    unsayable = [c for c in spoken if not _is_sayable(c)]
+    letters = [c for c in _tidy(text) if unicodedata.category(c)[0] in "LN"]
+    unsayable = [c for c in letters if not _is_sayable(c)]
     return (
         language in LANGUAGES
-        and (len(unsayable) < len(spoken) or not any(c.isalnum() for c in text))
+        and (len(unsayable) < len(letters) or not any(c.isalnum() for c in text))
         and all(unicodedata.category(c) == "Lm" for c in unsayable)
     )
 
@@ -131,10 +131,10 @@ def _clause(group: list[Unit]) -> Clause:
     """Chinese when a third of the syllables are: a Chinese voice can say English words, an English
     one has no tones.
     """
-    text = "".join(written(u) for u in group).strip()
+    text = "".join(unit_text(u) for u in group).strip()
     symbols = " ".join(" ".join(p.symbols for p in u.parts) + (u.mark or ",") for u in group)
     n_zh = sum(p.n_zh for u in group for p in u.parts)
     n_en = sum(p.n_en for u in group for p in u.parts)
-    spoken = "zh" if 2 * n_zh >= n_en else "en"
+    language = "zh" if 2 * n_zh >= n_en else "en"
     mark = group[-1].mark
-    return Clause(text, symbols, spoken, PAUSES_S[mark] if mark else _CUT_PAUSE_S)
+    return Clause(text, symbols, language, PAUSES_S[mark] if mark else _CUT_PAUSE_S)

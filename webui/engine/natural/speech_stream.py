@@ -85,8 +85,8 @@ class Stream(Steps):
             yield np.zeros(RATE_HZ // 20, np.float32), max(len(self._order.segments) - 1, 0), True
         while part is not None:
             following = next(parts, None)
-            index, what = part
-            for sound, is_end in self._speak(what):
+            index, draft = part
+            for sound, is_end in self._speak(draft):
                 yield sound, index, is_end and following is None
             part = following
 
@@ -128,12 +128,12 @@ class Stream(Steps):
         )
         return _Draft(clause, bend, len(tokens), row, trunk)
 
-    def _speak(self, what: _Draft | str) -> Iterator[tuple[np.ndarray, bool]]:
-        if isinstance(what, _Draft):
-            yield from self._clause(what)
+    def _speak(self, draft: _Draft | str) -> Iterator[tuple[np.ndarray, bool]]:
+        if isinstance(draft, _Draft):
+            yield from self._clause(draft)
             return
         stream = instant.Stream(
-            self._speaker, self._voice.instant, replace(self._order, segments=(what,), first=0)
+            self._speaker, self._voice.instant, replace(self._order, segments=(draft,), first=0)
         )
         is_end = False
         try:
@@ -189,19 +189,19 @@ class Trim:
     def __init__(self, usual_rms: float):
         """usual_rms: of the voice's speech, which silence is measured by."""
         self._quiet = QUIET * usual_rms**2
-        self._held = np.zeros(0, np.float32)  # silence, as long as nothing is heard after it
+        self._pending = np.zeros(0, np.float32)  # silence, as long as nothing is heard after it
         self._is_before = True
 
     def push(self, sound: np.ndarray, is_end: bool) -> np.ndarray:
         """float32 (n,): as far as it is known to be no silence at the end."""
-        buffer = np.concatenate((self._held, sound))
+        buffer = np.concatenate((self._pending, sound))
         n = len(buffer) // FRAME
         power = np.mean(buffer[: n * FRAME].reshape(n, FRAME) ** 2, axis=1)
         loud_frames = np.flatnonzero(power > self._quiet)
         if not len(loud_frames):
             if is_end:
                 return np.zeros(0, np.float32) if self._is_before else _faded_out(buffer[:AFTER])
-            self._held = buffer[max(n * FRAME - BEFORE, 0) :] if self._is_before else buffer
+            self._pending = buffer[max(n * FRAME - BEFORE, 0) :] if self._is_before else buffer
             return buffer[:0]
         first = 0
         if self._is_before:
@@ -210,7 +210,7 @@ class Trim:
         last = (int(loud_frames[-1]) + 1) * FRAME
         if is_end:
             return _faded_out(buffer[first : last + AFTER])
-        self._held = buffer[last:]
+        self._pending = buffer[last:]
         return buffer[first:last]
 
 

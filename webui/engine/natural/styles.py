@@ -41,11 +41,13 @@ class Statistics:
         for value, (low, middle, high) in ((voiced, self.voiced), (log_f0, self.log_f0)):
             inputs.append(min(max(value, low), high) - middle)
         mean, log_variance = np.tensordot(np.array(inputs, np.float32), self.rates, 1)
-        both = np.stack((mean, np.exp(log_variance) - EPSILON))
+        statistics = np.stack((mean, np.exp(log_variance) - EPSILON))
         out, at = {}, 0
         for name, (n_norms, n_channels) in SHAPES.items():
             n = n_norms * n_channels
-            out[name] = both[:, at : at + n].reshape(2, n_norms, n_channels).transpose(1, 0, 2)
+            out[name] = (
+                statistics[:, at : at + n].reshape(2, n_norms, n_channels).transpose(1, 0, 2)
+            )
             at += n
         return out
 

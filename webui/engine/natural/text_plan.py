@@ -55,7 +55,7 @@ class Unit:
 
     parts: list[Part]
     mark: str
-    written: str  # the mark as it stands in the text
+    mark_text: str  # the mark as it stands in the text
 
     @property
     def tokens(self) -> int:
@@ -131,9 +131,9 @@ def _english_pieces(run: str) -> Iterator[str]:
         yield run
 
 
-def _shortened(parts: list[Part], mark: str, written: str) -> Iterator[Unit]:
+def _shortened(parts: list[Part], mark: str, mark_text: str) -> Iterator[Unit]:
     """A stretch in units of at most MAX_UNIT_TOKENS, about equally long."""
-    whole = Unit(parts, mark, written)
+    whole = Unit(parts, mark, mark_text)
     n = -(-whole.tokens // MAX_UNIT_TOKENS)
     aim = min(MAX_UNIT_TOKENS, whole.tokens / n + 8)
     unit_parts: list[Part] = []
@@ -142,13 +142,13 @@ def _shortened(parts: list[Part], mark: str, written: str) -> Iterator[Unit]:
             yield Unit(unit_parts, "", "")
             unit_parts = []
         unit_parts = [*unit_parts, part]
-    yield Unit(unit_parts, mark, written)
+    yield Unit(unit_parts, mark, mark_text)
 
 
-def written(unit: Unit) -> str:
+def unit_text(unit: Unit) -> str:
     """The text of a unit; a blank on the side of English."""
     out = ""
     for part in unit.parts:
         is_apart = out and part.text and (part.n_en or LATIN_CHAR.match(out[-1]))
         out += (" " if is_apart else "") + part.text
-    return out + (unit.written or " ")
+    return out + (unit.mark_text or " ")

@@ -113,8 +113,8 @@ class NaturalLanes:
         """What a request may ask for, the default first -> seconds of work per second of sound."""
         if self.health().state != "ready":
             return {"instant": instant_rtf}
-        both = {"natural": self.rtf, "instant": instant_rtf}
-        return dict(reversed(both.items())) if self.rtf > SLOWEST_DEFAULT else both
+        rtfs = {"natural": self.rtf, "instant": instant_rtf}
+        return dict(reversed(rtfs.items())) if self.rtf > SLOWEST_DEFAULT else rtfs
 
     def state(self) -> str:
         """As `Abilities.natural` has it."""

@@ -41,7 +41,7 @@ def cosyvoice(root: str, **more) -> Engine:
 
 
 KINDS: Mapping[str, Build] = dict.fromkeys(
-    (made.engine for made in GENERATIONS.values()), cosyvoice
+    (generation.engine for generation in GENERATIONS.values()), cosyvoice
 )
 
 
@@ -71,14 +71,14 @@ def end_with_the_studio() -> None:
     end: its standard input closes whatever we die of.
     """
     if os.getpgrp() == os.getpid():
-        read, _ = os.pipe()  # the other end stays open as long as we live
+        read_end, _ = os.pipe()  # the other end stays open as long as we live
         subprocess.Popen(
             ["/bin/sh", "-c", "read _; kill -KILL 0"],
-            stdin=read,
+            stdin=read_end,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(read)
+        os.close(read_end)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

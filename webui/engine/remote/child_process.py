@@ -30,12 +30,12 @@ MAX_VOICES_BYTES = 256 << 20  # prompts the child keeps, so that they need not b
 Answer = tuple[dict, bytes]
 
 
-def lost() -> EngineFault:
+def engine_lost() -> EngineFault:
     return EngineFault("engine_lost.ended")
 
 
-def unreadable(what: str) -> EngineFault:
-    return EngineFault("bad_frame", what=what)
+def unreadable(detail: str) -> EngineFault:
+    return EngineFault("bad_frame", what=detail)
 
 
 class Call:
@@ -47,12 +47,12 @@ class Call:
 
     def wait(self) -> Answer:
         """Raises the named error that came instead of an answer, or why the process ended."""
-        got = self.slot.get()
-        if got is None:
+        reply = self.slot.get()
+        if reply is None:
             raise self._life.error()
-        if "error" in got[0]:
-            raise error_from_dict(got[0]["error"])
-        return got
+        if "error" in reply[0]:
+            raise error_from_dict(reply[0]["error"])
+        return reply
 
 
 class ChildProcess:
@@ -60,7 +60,7 @@ class ChildProcess:
     that made it.
 
     told(words): what the process says unasked, called in the reading thread. `beats` counts its
-    signs of life. `wanted`: streams whose text is still arriving, by number; called when the engine
+    signs of life. `text_callbacks`: streams whose text is still arriving, by number; called when the engine
     wants more of it.
     """
 
@@ -71,17 +71,17 @@ class ChildProcess:
         on_message: Callable[[dict], None],
         max_voices_bytes: int = MAX_VOICES_BYTES,
     ):
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", program, str(theirs.fileno()), str(beat_s)]
+        parent_end, child_end = socket.socketpair()
+        with child_end:
+            command = [sys.executable, "-m", program, str(child_end.fileno()), str(beat_s)]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(child_end.fileno(),),
                 process_group=0,
             )
-        self._sock, self._told = ours, on_message
+        self._sock, self._on_message = parent_end, on_message
         self._outbox: SimpleQueue[list[memoryview] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._calls: dict[int, Call] = {}
@@ -90,7 +90,7 @@ class ChildProcess:
         self._max_voices_bytes = max_voices_bytes
         self._why: Callable[[], KaikouError] | None = None
         self._is_leaving = False
-        self.wanted: dict[int, Callable[[bool], object]] = {}
+        self.text_callbacks: dict[int, Callable[[bool], object]] = {}
         self.over = threading.Event()
         self.beats = 0
         self._threads = [
@@ -169,7 +169,7 @@ class ChildProcess:
 
     def error(self) -> KaikouError:
         """Why it ended: a new object for everyone who is told."""
-        return (self._why or lost)()
+        return (self._why or engine_lost)()
 
     # ---- the two threads -------------------------------------------------------------------------
     def _write(self) -> None:
@@ -187,14 +187,14 @@ class ChildProcess:
                     if "re" in words:
                         self._answered(words, body)
                     elif words["op"] == "want":
-                        self.wanted.get(words["stream"], bool)(True)
+                        self.text_callbacks.get(words["stream"], bool)(True)
                     else:
                         self.beats += words["op"] == "beat"
-                        self._told(words)
+                        self._on_message(words)
         except Damaged as fault:
             self._nonsense(str(fault))
         except Closed:
-            self.end(lost)
+            self.end(engine_lost)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._nonsense(f"words without sense: {type(error).__name__}")
 
@@ -204,8 +204,8 @@ class ChildProcess:
         if call is not None:
             call.slot.put((words, body))
 
-    def _nonsense(self, what: str) -> None:
-        self.end(lambda: unreadable(what))
+    def _nonsense(self, detail: str) -> None:
+        self.end(lambda: unreadable(detail))
 
     # ---- the end ---------------------------------------------------------------------------------
     def end(self, why: Callable[[], KaikouError]) -> None:
@@ -242,7 +242,7 @@ class ChildProcess:
         ):  # nobody is left; macOS says the latter of a group of zombies
             self._process.kill()
         code = self._process.wait()
-        self.end(lost)
+        self.end(engine_lost)
         self._outbox.put(None)
         with contextlib.suppress(OSError):  # closed from the other side already
             self._sock.shutdown(socket.SHUT_RDWR)

@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import EngineFault, EngineStalled, KaikouError, NotReady, error_from_dict
 from ...messages import Message, message
 from ...types import Abilities, Chunk, Health, Prompt, SpeechRequest
-from .child_process import ChildProcess, lost
+from .child_process import ChildProcess, engine_lost
 from .client_stream import ClientStream
 from .protocol import prompt_of, record_of, words_of
 from .timeouts import Timeouts
@@ -209,7 +209,7 @@ class RemoteEngine:
         self._born_s, self._still = time.monotonic(), 0
         try:
             life = ChildProcess(
-                self._program, self._timeouts.beat_s, lambda words: self._told(life, words)
+                self._program, self._timeouts.beat_s, lambda words: self._on_message(life, words)
             )
         except OSError as error:
             why = error.strerror or str(error)
@@ -255,9 +255,9 @@ class RemoteEngine:
                 )
                 life.end(EngineStalled)
             elif life.has_ended():
-                life.end(lost)
+                life.end(engine_lost)
 
-    def _told(self, life: ChildProcess, words: dict) -> None:
+    def _on_message(self, life: ChildProcess, words: dict) -> None:
         """What the process says unasked; in its reading thread."""
         op = words["op"]
         if op == "beat":
@@ -287,7 +287,9 @@ class RemoteEngine:
         if self._is_ready and health.state == "broken":
             life.end(
                 lambda: EngineFault(
-                    Message(health.reason or lost().en, health.reason_zh or lost().zh),
+                    Message(
+                        health.reason or engine_lost().en, health.reason_zh or engine_lost().zh
+                    ),
                     code="engine_lost",
                 )
             )

@@ -152,7 +152,7 @@ class RpcServer:
             self._slow.submit(self._work, call, lambda: (self._engine.prepare(prompt) or {}, b""))
         elif op == "preset":
             self._quick.submit(
-                self._answer, call, lambda: _told(self._engine.preset(words["name"]))
+                self._answer, call, lambda: _prompt_reply(self._engine.preset(words["name"]))
             )
         elif op == "check":
             request, prompt = (
@@ -192,7 +192,7 @@ class RpcServer:
 
     def _encode(self, words: dict, body: bytes) -> tuple[dict, bytes]:
         samples = np.frombuffer(bytearray(body), np.float32)  # torch wants what can be written to
-        return _told(
+        return _prompt_reply(
             self._engine.encode(samples, words["rate"], words["transcript"], words["language"])
         )
 
@@ -260,5 +260,5 @@ class RpcServer:
                 stream.lane.shutdown(wait=False)
 
 
-def _told(prompt: Prompt) -> tuple[dict, bytes]:
+def _prompt_reply(prompt: Prompt) -> tuple[dict, bytes]:
     return {"prompt": words_of_prompt(prompt)}, prompt.data

@@ -26,12 +26,12 @@ class TextFeeder:
         self._wants: SimpleQueue[bool] = SimpleQueue()
 
     def start(self) -> None:
-        self._life.wanted[self._number] = self._wants.put
+        self._life.text_callbacks[self._number] = self._wants.put
         threading.Thread(target=self._run, name="engine-text", daemon=True).start()
 
     def stop(self) -> None:
         """It ends as soon as the writer lets it."""
-        self._life.wanted.pop(self._number, None)
+        self._life.text_callbacks.pop(self._number, None)
         self._wants.put(False)
 
     def _run(self) -> None:

@@ -81,7 +81,7 @@ class Watchdog:
         before, self._clocks = self._clocks, (time.monotonic(), time.process_time())
         is_computing = self._clocks[1] - before[1] > COMPUTING * (self._clocks[0] - before[0])
         places = {
-            thread: where(frame)
+            thread: stack_hash(frame)
             for thread, frame in sys._current_frames().items()
             if thread not in self._left_out
         }
@@ -99,7 +99,7 @@ class Watchdog:
             return max([int(self._still), *(task.overdue for task in active)])
 
 
-def where(frame: FrameType | None) -> int:
+def stack_hash(frame: FrameType | None) -> int:
     """A number for the place a thread is at: every call it is in, to the instruction."""
     stack = []
     while frame is not None:

@@ -113,8 +113,8 @@ class Captured:
     def new_wave_stream(self, seed: int) -> CapturedWave:
         return self.vocoder.stream(seed)
 
-    def vocode_batch(self, asked: Sequence[tuple[CapturedWave, Tensor, bool]]) -> list[Tensor]:
-        return self.vocoder.push_many(asked)
+    def vocode_batch(self, batch: Sequence[tuple[CapturedWave, Tensor, bool]]) -> list[Tensor]:
+        return self.vocoder.push_many(batch)
 
 
 class CapturedPool(Captured):

@@ -86,14 +86,14 @@ class Graphs:
 
         Raises NotReady when memory ends.
         """
-        for done, size in enumerate(sizes):
+        for n_recorded, size in enumerate(sizes):
             try:
                 self._replays[size] = self._capture.add(partial(self._function, *size))
             except RuntimeError as error:
                 if not ran_out(error):
                     raise
                 raise no_memory(f"{self._name} {size}") from error
-            on_progress((done + 1) / len(sizes))
+            on_progress((n_recorded + 1) / len(sizes))
 
     def __call__(self, *size: int) -> None:
         if size in self._replays:
@@ -115,9 +115,9 @@ class Allocator:
     finaliser.
     """
 
-    def __init__(self, count: int, what: Message, first: int = 0):
+    def __init__(self, count: int, resource: Message, first: int = 0):
         """what: the memory is for."""
-        self.count, self._what = count, what
+        self.count, self._resource = count, resource
         self._free = list(range(first, first + count))  # a heap
         self._returned: deque[int] = deque()
 
@@ -126,7 +126,7 @@ class Allocator:
         while self._returned:
             heapq.heappush(self._free, self._returned.popleft())
         if count > len(self._free):
-            raise EngineFault("out_of_memory.gpu_units", what=self._what, retry_after_s=2.0)
+            raise EngineFault("out_of_memory.gpu_units", what=self._resource, retry_after_s=2.0)
         return [heapq.heappop(self._free) for _ in range(count)]
 
     def give_back(self, numbers: Iterable[int]) -> None:
@@ -153,8 +153,8 @@ def ran_out(error: BaseException | None) -> bool:
     )
 
 
-def no_memory(what: object) -> NotReady:
-    return NotReady("no_memory.graphs", what=what)
+def no_memory(resource: object) -> NotReady:
+    return NotReady("no_memory.graphs", what=resource)
 
 
 def fit(buckets: tuple[int, ...], size: int) -> int:

@@ -57,13 +57,13 @@ class Solve:
         self.mu, self.cond = (zeros(frames, MEL_BANDS) for _ in range(2))
         self.speakers = zeros(MEL_BANDS)
 
-    def put(self, row: int, noise: Tensor, mu: Tensor, speaker: Tensor, known: Tensor) -> None:
+    def put(self, row: int, noise: Tensor, mu: Tensor, speaker: Tensor, prompt_mel: Tensor) -> None:
         """noise, mu (n, 80), known: the prompt's frames among them."""
         self.noise[row, : len(noise)].copy_(noise)
         self.mu[row, : len(mu)].copy_(mu)
         self.speakers[row].copy_(speaker)
         self.cond[row].zero_()
-        self.cond[row, : len(known)].copy_(known)
+        self.cond[row, : len(prompt_mel)].copy_(prompt_mel)
 
     def solve(self, batch: int, frames: int, pasts: list[StepPast] | None, mask: object) -> None:
         """pasts: of all requests, one for each Euler step."""
@@ -157,9 +157,9 @@ class CapturedFlow(Solve):
         mask = visible(reach * FRAMES_PER_ID, start * FRAMES_PER_ID, ends, self.mu)
         starts, counts = ((x * FRAMES_PER_ID).repeat_interleave(2) for x in (start, count))
         fresh, tails = rows_of(units), self.tails.of(slots, counts)
-        seen = torch.cat([rows_of(past), fresh], 1)
+        key_rows = torch.cat([rows_of(past), fresh], 1)
         pasts = [
-            StepPast(PooledKv(rows, fresh, seen, starts), own)
+            StepPast(PooledKv(rows, fresh, key_rows, starts), own)
             for rows, own in zip(self.rows, tails, strict=True)
         ]
         self.solve(batch, FRAMES_PER_ID * new, pasts, mask.repeat_interleave(2, 0))
@@ -191,21 +191,21 @@ class CapturedFlow(Solve):
             fit(s.batches, len(works)),
             fit((*s.reaches, s.furthest), furthest),
         )
-        taken = self.units.take(sum(work.count for work in works))
+        new_units = self.units.take(sum(work.count for work in works))
         marks = [work.encoder_past.mark() for work in works]
         try:
-            fresh = iter(taken)
+            fresh = iter(new_units)
             units = [[next(fresh) for _ in range(work.count)] for work in works]
             upload(self.jobs[: size[1]], self._table(works, units, size[1]))
             for row, work in enumerate(works):
                 mu = self.flow.encode(work.ids, work.final, work.encoder_past, work.blocks)[0]
                 end = work.start + work.count
                 frames = slice(FRAMES_PER_ID * work.start, FRAMES_PER_ID * end)
-                noise, known = self.decoder.noise[0, frames], work.prompt_mel[frames]
-                self.put(row, noise, mu, work.speaker[0], known)
+                noise, prompt_mel = self.decoder.noise[0, frames], work.prompt_mel[frames]
+                self.put(row, noise, mu, work.speaker[0], prompt_mel)
             self.graphs(*size)
         except BaseException:
-            self.units.give_back(taken)
+            self.units.give_back(new_units)
             for work, mark in zip(works, marks, strict=True):
                 work.encoder_past.back_to(mark)
             raise
@@ -280,19 +280,19 @@ class CapturedHops(Solve):
         """As HopFlow's, of any lengths."""
         out, s = [], self.sizes
         for at in range(0, len(works), s.batches[-1]):
-            some = works[at : at + s.batches[-1]]
-            if max(work.frames for work in some) > s.frames[-1]:
-                self.plain += len(some)
-                out += [self.flow.hops([work])[0] for work in some]
+            batch = works[at : at + s.batches[-1]]
+            if max(work.frames for work in batch) > s.frames[-1]:
+                self.plain += len(batch)
+                out += [self.flow.hops([work])[0] for work in batch]
                 continue
-            begun = [self.flow.begun(work) for work in some]
-            size = fit(s.frames, max(work.frames for work in some)), fit(s.batches, len(some))
-            padding = [1] * (size[1] - len(some))
-            upload(self.counts[: size[1]], [*(work.frames for work in some), *padding])
-            for row, (work, one) in enumerate(zip(some, begun, strict=True)):
-                self.put(row, one.noise[0], one.mu[0], work.speaker[0], work.prompt_mel)
+            inputs = [self.flow.hop_inputs(work) for work in batch]
+            size = fit(s.frames, max(work.frames for work in batch)), fit(s.batches, len(batch))
+            padding = [1] * (size[1] - len(batch))
+            upload(self.counts[: size[1]], [*(work.frames for work in batch), *padding])
+            for row, (work, hop_input) in enumerate(zip(batch, inputs, strict=True)):
+                self.put(row, hop_input.noise[0], hop_input.mu[0], work.speaker[0], work.prompt_mel)
             self.graphs(*size)
-            for mel, work, one in zip(self.mels, some, begun, strict=False):
+            for mel, work, hop_input in zip(self.mels, batch, inputs, strict=False):
                 prompt = len(work.prompt_mel)
-                out.append((mel[prompt : work.frames].clone(), ends(one, prompt)))
+                out.append((mel[prompt : work.frames].clone(), ends(hop_input, prompt)))
         return out

@@ -85,8 +85,8 @@ class PooledKv:
     starts (batch,): the positions of the first new ones, for layers that ask.
     """
 
-    def __init__(self, pool: Tensor, new: Tensor, seen: Tensor, starts: Tensor):
-        self._pool, self._new, self._seen, self.starts = pool, new, seen, starts
+    def __init__(self, pool: Tensor, new: Tensor, key_rows: Tensor, starts: Tensor):
+        self._pool, self._new, self._key_rows, self.starts = pool, new, key_rows, starts
 
     def room_for(self, new: int) -> None:
         """Nothing to do, as in `advance`: the row numbers say it all."""
@@ -100,8 +100,8 @@ class PooledKv:
         rows = self._pool[layer]
         fresh = kv.permute(1, 3, 0, 2, 4).reshape(batch * new, -1)
         rows.index_copy_(0, self._new.flatten(), fresh.to(rows.dtype))
-        seen = rows.index_select(0, self._seen.flatten()).to(kv.dtype)
-        keys, values = seen.view(batch, -1, 2, heads, width).permute(2, 0, 3, 1, 4)
+        gathered = rows.index_select(0, self._key_rows.flatten()).to(kv.dtype)
+        keys, values = gathered.view(batch, -1, 2, heads, width).permute(2, 0, 3, 1, 4)
         return attend(q, [(keys, values)], mask)
 
 
@@ -170,8 +170,8 @@ def visible(reach: int, past: Tensor, ends: Tensor, like: Tensor) -> Tensor:
     batch, new = ends.shape
     old = torch.arange(reach, device=past.device) >= reach - past[:, None]
     fresh = torch.arange(new, device=past.device) < ends[..., None]
-    seen = torch.cat([old[:, None].expand(batch, new, reach), fresh], -1)[:, None]
-    return like.new_zeros(seen.shape).masked_fill_(~seen, -torch.inf)
+    mask = torch.cat([old[:, None].expand(batch, new, reach), fresh], -1)[:, None]
+    return like.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
 
 
 def rows_of(units: Tensor) -> Tensor:

@@ -80,14 +80,18 @@ class Qwen2Rows:
         mask = x.new_zeros(count, reach).masked_fill_(
             torch.arange(reach, device=at.device) > at[:, None], -torch.inf
         )[:, None, None]
-        for layer, (qkv, bias, gate_up), kept in zip(self.lm.body.layers, self.fused, store):
+        for layer, (qkv, bias, gate_up), layer_store in zip(self.lm.body.layers, self.fused, store):
             new = F.linear(layer.input_layernorm(x), qkv, bias).view(count, -1, d.head_size)
             turned = rotate(new[:, :turned_heads], cos, sin)
-            kept[:, rows, :, at] = torch.stack((turned[:, d.heads :], new[:, turned_heads:]), 1)
-            keys, values = kept[:, :count, :, :reach]
+            layer_store[:, rows, :, at] = torch.stack(
+                (turned[:, d.heads :], new[:, turned_heads:]), 1
+            )
+            keys, values = layer_store[:, :count, :, :reach]
             q = turned[:, : d.heads].reshape(count, d.kv_heads, -1, d.head_size)
-            seen = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask).view(count, -1)
-            x = torch.addmm(x, seen, layer.self_attn.o_proj.weight.mT)
+            attended = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask).view(
+                count, -1
+            )
+            x = torch.addmm(x, attended, layer.self_attn.o_proj.weight.mT)
             gate, up = F.linear(layer.post_attention_layernorm(x), gate_up).chunk(2, -1)
             x = torch.addmm(x, F.silu(gate) * up, layer.mlp.down_proj.weight.mT)
         return self.lm.scores(self.lm.body.norm(x))
@@ -117,22 +121,22 @@ class RelativeRows:
         count, rows = len(ids), torch.arange(len(ids), device=at.device)
         far = at[:, None] - torch.arange(reach, device=at.device)  # below 0: not seen
         x = self.lm.table[ids]
-        for layer, distances, kept in zip(self.lm.llm.encoders, self.distances, store):
+        for layer, distances, layer_store in zip(self.lm.llm.encoders, self.distances, store):
             first, second = (getattr(layer, name) for name in layer.norms)
             own = layer.self_attn
             new = F.linear(first(x), own.qkv_weight, own.qkv_bias).view(
                 count, 3, own.heads, own.width
             )
-            kept[:, rows, :, at] = new[:, 1:]
-            keys, values = kept[:, :count, :, :reach]
+            layer_store[:, rows, :, at] = new[:, 1:]
+            keys, values = layer_store[:, :count, :, :reach]
             by_distance = ((new[:, 0] + own.pos_bias_v) * own.width**-0.5).transpose(0, 1)
             bias = (by_distance @ distances.mT).gather(
                 2, far.clamp(min=0).expand(own.heads, -1, -1)
             )
             bias = bias.masked_fill(far < 0, -torch.inf).transpose(0, 1)[:, :, None]
             q = (new[:, 0] + own.pos_bias_u)[:, :, None]
-            seen = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
-            x = x + own.linear_out(seen.reshape(count, -1))
+            attended = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias)
+            x = x + own.linear_out(attended.reshape(count, -1))
             x = x + layer.feed_forward(second(x))
         return self.lm.scores(x)
 
@@ -171,7 +175,7 @@ class CapturedLM:
         )
         self.lengths = torch.zeros(count, dtype=torch.long, device=like.device)
         self.last = torch.zeros(count, lm.dims.rows, device=like.device)  # scores of each slot
-        self.wanted = torch.zeros(count, dtype=torch.bool, device=like.device)
+        self.active_mask = torch.zeros(count, dtype=torch.bool, device=like.device)
         self.log = torch.full((self.sizes.run, count), NONE, device=like.device)
         self.at = torch.zeros(1, dtype=torch.long, device=like.device)  # row of the log
         self.draws = DeviceSampler(count, self.positions, rule or RasRule(), lm.dims, like.device)
@@ -183,7 +187,7 @@ class CapturedLM:
 
     def record(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
         """With nothing wanted: no request is changed."""
-        self.wanted.zero_()
+        self.active_mask.zero_()
         sizes = [(count, reach) for count in self.sizes.slots for reach in self.sizes.reaches]
         self.graphs.record(sizes[::-1], on_progress)
 
@@ -193,7 +197,7 @@ class CapturedLM:
         it, feed it, and keep its scores.
         """
         lengths, last = self.lengths[:count], self.last[:count]
-        ids = self.draws.next(last, self.wanted[:count])
+        ids = self.draws.next(last, self.active_mask[:count])
         self.log[:, :count].index_copy_(0, self.at, ids[None])
         self.at.copy_((self.at + 1) % self.sizes.run)
         goes_on = (ids >= 0) & (ids != self.dims.end)
@@ -229,17 +233,17 @@ class CapturedLM:
         if not 1 <= steps <= self.sizes.run:
             raise ValueError(f"a run has 1 to {self.sizes.run} steps, got {steps}")
         rows = [self.rows[past] for past in pasts]
-        wanted = {row.slot for row in rows}
-        upload(self.wanted, [slot in wanted for slot in range(len(self.wanted))])
+        active_slots = {row.slot for row in rows}
+        upload(self.active_mask, [slot in active_slots for slot in range(len(self.active_mask))])
         self.at.zero_()
         furthest = max(min(row.length + steps, self.positions) for row in rows)
-        size = fit(self.sizes.slots, max(wanted) + 1), fit(self.sizes.reaches, furthest)
+        size = fit(self.sizes.slots, max(active_slots) + 1), fit(self.sizes.reaches, furthest)
         for _ in range(steps):
             self.graphs(*size)
-        drawn = self.log[:steps].cpu()  # waits
-        return [self._drawn(row, drawn[:, row.slot].tolist()) for row in rows]
+        ids_log = self.log[:steps].cpu()  # waits
+        return [self._to_tokens(row, ids_log[:, row.slot].tolist()) for row in rows]
 
-    def _drawn(self, row: Row, column: list[int]) -> DecodedTokens:
+    def _to_tokens(self, row: Row, column: list[int]) -> DecodedTokens:
         ids = [i for i in column if i not in (NONE, self.dims.end)]
         row.left -= len(ids)
         row.length += len(ids)

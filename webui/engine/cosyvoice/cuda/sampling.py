@@ -76,19 +76,27 @@ class DeviceSampler:
         def number(*shape: int) -> Tensor:
             return torch.zeros(slots, *shape, dtype=torch.long, device=device)
 
-        self.spent, self.drawn, self.least, self.most = number(), number(), number(), number()
+        self.spent, self.n_drawn, self.least, self.most = number(), number(), number(), number()
         self.recent = number(rule.window)
         self.done = torch.ones(slots, dtype=torch.bool, device=device)
 
     @property
     def rows(self) -> list[Tensor]:
-        return [self.chances, self.spent, self.drawn, self.least, self.most, self.recent, self.done]
+        return [
+            self.chances,
+            self.spent,
+            self.n_drawn,
+            self.least,
+            self.most,
+            self.recent,
+            self.done,
+        ]
 
     def begin(self, slot: int, draw: SamplingRequest) -> None:
         count = min(2 * draw.most, self.chances.shape[1])
         upload(self.chances[slot, :count], chances(draw.seed, count))
         self.spent[slot].zero_()
-        self.drawn[slot].zero_()
+        self.n_drawn[slot].zero_()
         self.least[slot].fill_(draw.least)
         self.most[slot].fill_(draw.most)
         self.recent[slot].fill_(NONE)
@@ -99,10 +107,10 @@ class DeviceSampler:
         NONE is given where none is drawn. A row that is not wanted, or done, stays as it is.
         """
         b = len(row_mask)
-        going = row_mask & ~self.done[:b]
-        drawn, spent = self.drawn[:b], self.spent[:b]
+        is_active = row_mask & ~self.done[:b]
+        n_drawn, spent = self.n_drawn[:b], self.spent[:b]
         numbers = torch.arange(scores.shape[-1], device=scores.device)
-        early = (drawn < self.least[:b])[:, None]
+        early = (n_drawn < self.least[:b])[:, None]
         is_end = numbers == self.end
         masked = scores.masked_fill(
             ((numbers >= self.codes) & ~is_end) | (early & is_end), -torch.inf
@@ -111,12 +119,12 @@ class DeviceSampler:
         first, second = self.chances[:b].gather(1, at), self.chances[:b].gather(1, at + 1)
         chosen, is_repeated = choose(masked, self.recent[:b], first, second, self.rule)
         chosen = chosen[:, 0]
-        ring_index = (drawn % self.rule.window)[:, None]
+        ring_index = (n_drawn % self.rule.window)[:, None]
         before = self.recent[:b].gather(1, ring_index)
         self.recent[:b].scatter_(
-            1, ring_index, torch.where(going[:, None], chosen[:, None], before)
+            1, ring_index, torch.where(is_active[:, None], chosen[:, None], before)
         )
-        drawn += going
-        spent += (1 + is_repeated[:, 0].long()) * going
-        self.done[:b] |= going & ((chosen == self.end) | (drawn >= self.most[:b]))
-        return chosen.masked_fill(~going, NONE)
+        n_drawn += is_active
+        spent += (1 + is_repeated[:, 0].long()) * is_active
+        self.done[:b] |= is_active & ((chosen == self.end) | (n_drawn >= self.most[:b]))
+        return chosen.masked_fill(~is_active, NONE)

@@ -43,8 +43,8 @@ class CapturedWave:
         self.first = 0
         self.start = 0  # of its last window
         self.cycles = vocoder.phases.new_zeros(1, HARMONICS)  # moved before frame `start` and on
-        if (begun := vocoder.network.m_source.start(seed)) is not None:
-            self.cycles[0].copy_(begun)
+        if (start_cycles := vocoder.network.m_source.start(seed)) is not None:
+            self.cycles[0].copy_(start_cycles)
         self.emitted = self.decoded_frames = 0  # frames
         self.closed = False
 
@@ -92,13 +92,13 @@ class CapturedVocoder:
         """reach: the generation's when None."""
         self.network, sizes = network, sizes or VocoderSizes()
         self.sizes = sizes if sizes.lengths else replace(sizes, lengths=self.lengths)
-        self.reach, self.each = reach or self.reach, network.dims.frame_samples
+        self.reach, self.frame_samples = reach or self.reach, network.dims.frame_samples
         weight, batch, longest = (
             network.conv_pre.weight,
             self.sizes.batches[-1],
             self.sizes.lengths[-1],
         )
-        self._piece = longest - self.reach.left - self.reach.held  # frames taken in at once
+        self._piece = longest - self.reach.left - self.reach.right  # frames taken in at once
         if self._piece < 1:
             raise ValueError(f"no window of {longest} frames holds {self.reach}")
 
@@ -107,9 +107,9 @@ class CapturedVocoder:
 
         self.mels = zeros(self.before + longest, MEL_BANDS, dtype=weight.dtype)
         self.starts = zeros(dtype=torch.long)
-        self.noises = zeros(longest * self.each, HARMONICS)
+        self.noises = zeros(longest * self.frame_samples, HARMONICS)
         self.phases = zeros(longest + 1, HARMONICS, dtype=torch.float64)  # before each frame
-        self.waves = zeros(longest * self.each)
+        self.waves = zeros(longest * self.frame_samples)
         self.graphs = Graphs("vocoder", self.windows, capture or EagerCapture())
 
     def record(self, on_progress: Callable[[float], None] = lambda share: None) -> None:
@@ -125,38 +125,38 @@ class CapturedVocoder:
         with full_precision():
             f0 = self.pitch(mel * is_there, is_there)[:, self.before :].float()
         source, phases = self.network.m_source, self.phases[:batch]
-        begun = phases[:, 0].clone()
-        moved = source.moves(f0).cumsum(1) + begun[:, None]
+        start_phase = phases[:, 0].clone()
+        moved = source.moves(f0).cumsum(1) + start_phase[:, None]
         phases[:, 1 : length + 1].copy_(moved % 1.0)
-        noise = self.noises[:batch, : length * self.each]
-        excitation = source.excite(f0, noise, begun, (starts == 0)[:, None, None])
+        noise = self.noises[:batch, : length * self.frame_samples]
+        excitation = source.excite(f0, noise, start_phase, (starts == 0)[:, None, None])
         spectrum = self.shaped(mel[..., self.before :].contiguous(), excitation.to(mel.dtype))
         wave = overlapped(spectrum, self.network.window).clamp(-LIMIT, LIMIT)
-        self.waves[:batch, : length * self.each].copy_(wave)
+        self.waves[:batch, : length * self.frame_samples].copy_(wave)
 
     def stream(self, seed: int | None = 0) -> CapturedWave:
         """seed decides the noise (None: none)."""
         return CapturedWave(self, seed)
 
     @torch.inference_mode()
-    def push_many(self, asked: Sequence[tuple[CapturedWave, Tensor, bool]]) -> list[Tensor]:
+    def push_many(self, batch: Sequence[tuple[CapturedWave, Tensor, bool]]) -> list[Tensor]:
         """`push` of different streams: windows of one length share a replay."""
         pieces = []
-        for wave, mel, final in asked:
+        for wave, mel, final in batch:
             if wave.closed:
                 raise ValueError("this stream has had its last call")
             wave.closed = final
             pieces.append(mel.reshape(-1, MEL_BANDS).to(self.mels).split(self._piece))
-        out: list[list[Tensor]] = [[torch.zeros(0)] for _ in asked]
+        out: list[list[Tensor]] = [[torch.zeros(0)] for _ in batch]
         most = self.sizes.batches[-1]
         for at in range(max(map(len, pieces))):
             windows = defaultdict(list)
-            for (wave, _, final), parts, given in zip(asked, pieces, out, strict=True):
+            for (wave, _, final), parts, outputs in zip(batch, pieces, out, strict=True):
                 if at < len(parts):
                     wave.mel = torch.cat([wave.mel, parts[at]])
                     length, ready = self._window(wave, final and at == len(parts) - 1)
                     if ready > wave.emitted:
-                        windows[length].append((wave, ready, given))
+                        windows[length].append((wave, ready, outputs))
             for length, group in windows.items():
                 for first in range(0, len(group), most):
                     self._decode(length, group[first : first + most])
@@ -169,32 +169,36 @@ class CapturedVocoder:
         where a recorded length reaches no further back than the last window.
         """
         end = wave.first + len(wave.mel)
-        ready = end if final else end - (self.reach.held if wave.emitted else self.reach.first_held)
+        ready = (
+            end if final else end - (self.reach.right if wave.emitted else self.reach.first_right)
+        )
         needed = end - max(0, wave.emitted - self.reach.left)
         recorded = (n for n in self.sizes.lengths if needed <= n <= end - wave.start)
         return next(recorded, needed), ready
 
     def _decode(self, length: int, group: list[tuple[CapturedWave, int, list[Tensor]]]) -> None:
-        batch, samples = fit(self.sizes.batches, len(group)), length * self.each
+        batch, samples = fit(self.sizes.batches, len(group)), length * self.frame_samples
         starts = [wave.first + len(wave.mel) - length for wave, _, _ in group]
         upload(self.starts[:batch], starts + [0] * (batch - len(group)))
         for row, ((wave, _, _), start) in enumerate(zip(group, starts, strict=True)):
-            known = wave.mel[max(0, start - self.before - wave.first) :]
+            mel_slice = wave.mel[max(0, start - self.before - wave.first) :]
             end = self.before + length
-            self.mels[row, end - len(known) : end].copy_(known)
+            self.mels[row, end - len(mel_slice) : end].copy_(mel_slice)
             self.phases[row, 0].copy_(wave.cycles[start - wave.start])
             if wave.seed is None:
                 self.noises[row].zero_()
             else:
-                noise = self.noise(wave.seed, start * self.each, samples)
+                noise = self.noise(wave.seed, start * self.frame_samples, samples)
                 upload(self.noises[row, :samples], noise)
         self.graphs(length, batch)
         waves = self.waves[: len(group), :samples].to("cpu", copy=True)
-        for (wave, ready, given), start, row, phases in zip(
+        for (wave, ready, outputs), start, row, phases in zip(
             group, starts, waves, self.phases, strict=False
         ):
-            cut = slice((wave.emitted - start) * self.each, (ready - start) * self.each)
-            given.append(self.risen(row[cut], wave.emitted * self.each))
+            cut = slice(
+                (wave.emitted - start) * self.frame_samples, (ready - start) * self.frame_samples
+            )
+            outputs.append(self.risen(row[cut], wave.emitted * self.frame_samples))
             first = max(0, start - self.before)
             wave.mel, wave.first = wave.mel[first - wave.first :], first
             wave.cycles, wave.start = phases[: length + 1].clone(), start
@@ -215,7 +219,7 @@ class CapturedCausalVocoder(CapturedVocoder):
 
     before = 8  # four layers look back on two frames each
     reach = ContextWindow(
-        left=30, held=6, first_held=6
+        left=30, right=6, first_right=6
     )  # the excitation is heard for 28.3 frames; of the wave half a window needs a frame more ahead
     lengths = (20, 50, 86, 136, 236)
 

@@ -17,7 +17,7 @@ from ..llm.interface import SamplingRequest
 from ..llm.token_sources import LMTokens
 from .result import WARNED, Result, failed, passed
 from .speaking import Recognise
-from .speech import grown, mel_of, request, sound_of
+from .speech import grown_flow_voice, mel_of, request, sound_of
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -41,11 +41,11 @@ def description(model: Model, prompt: PromptFeatures, recognise: Recognise | Non
     they decide, else lengths do.
     """
     voice = CachedPrompt(model, next(iter(model.presets.values()), prompt))
-    alone, ends_alone, _ = _said(model, voice, "", None)
+    alone, ends_alone, _ = _speak(model, voice, "", None)
     figures: dict = {"alone": alone, "ends_alone": ends_alone, "with": {}}
     for end in model.model_spec.ends_of_prompt:
         ended = replace(model, tokenizer=model.tokenizer.ending(end))
-        ids, _, error = _said(ended, voice, DESCRIPTION, recognise)
+        ids, _, error = _speak(ended, voice, DESCRIPTION, recognise)
         ratio = round(ids / max(1, alone), 2)
         is_read = _is_read(ratio if ends_alone else None, error)
         figures["with"][end] = {"ids": ids, "ratio": ratio, "error": error, "is_read": is_read}
@@ -56,24 +56,24 @@ def _judged(figures: dict) -> Result:
     """The usual end unless it is known to be read with its description, and another is known not to
     be.
     """
-    read: Mapping[str, bool | None] = {end: f["is_read"] for end, f in figures["with"].items()}
-    usual, *others = read
-    better = next((end for end in others if read[end] is False), None)
+    is_read: Mapping[str, bool | None] = {end: f["is_read"] for end, f in figures["with"].items()}
+    usual, *others = is_read
+    better = next((end for end in others if is_read[end] is False), None)
     figures["end_of_prompt"] = usual
-    if read[usual] is False:
-        said = message("doctor.description_silent", usual=usual)
-        return passed("G", "description", said, figures)
-    if read[usual] and better is not None:
+    if is_read[usual] is False:
+        verdict = message("doctor.description_silent", usual=usual)
+        return passed("G", "description", verdict, figures)
+    if is_read[usual] and better is not None:
         figures["end_of_prompt"] = better
-        said = message("doctor.description_better", usual=usual, better=better)
-        return passed("G", "description", said, figures)
-    if read[usual] and all(read[end] for end in others):
-        said = message("doctor.description_read_aloud")
+        verdict = message("doctor.description_better", usual=usual, better=better)
+        return passed("G", "description", verdict, figures)
+    if is_read[usual] and all(is_read[end] for end in others):
+        verdict = message("doctor.description_read_aloud")
         way_out = message("doctor.description_avoid")
-        return failed("G", "description", said, way_out, figures)
-    said = message("doctor.description_unclear", usual=usual)
+        return failed("G", "description", verdict, way_out, figures)
+    verdict = message("doctor.description_unclear", usual=usual)
     way_out = message("doctor.description_listen")
-    return failed("G", "description", said, way_out, figures, WARNED)
+    return failed("G", "description", verdict, way_out, figures, WARNED)
 
 
 def _is_read(ratio: float | None, error: float | None) -> bool | None:
@@ -85,7 +85,7 @@ def _is_read(ratio: float | None, error: float | None) -> bool | None:
     return ratio >= READ
 
 
-def _said(
+def _speak(
     model: Model, voice: CachedPrompt, figures: str, recognise: Recognise | None
 ) -> tuple[int, bool, float | None]:
     """How many speech ids the sentence has, whether it ends by itself, and its word error.
@@ -93,11 +93,15 @@ def _said(
     There is room for the description: the usual most of 20 ids for each text id would end what
     reads it.
     """
-    asked = request(TEXT, LANGUAGE, "instruct" if figures else "cross_lingual", instruction=figures)
-    prompt_builder = model.prompt_builder(voice, asked)
+    speech_request = request(
+        TEXT, LANGUAGE, "instruct" if figures else "cross_lingual", instruction=figures
+    )
+    prompt_builder = model.prompt_builder(voice, speech_request)
     text = prompt_builder.text(TEXT)
     most = MAX_IDS_PER_TEXT_ID * (len(text) + len(prompt_builder.prompt_text))
-    sampling = SamplingRequest(asked.seed, MIN_IDS_PER_TEXT_ID * len(text), most, model.spec.rule)
+    sampling = SamplingRequest(
+        speech_request.seed, MIN_IDS_PER_TEXT_ID * len(text), most, model.spec.rule
+    )
     source = LMTokens(
         model.lm,
         prompt_builder.prefix,
@@ -110,6 +114,6 @@ def _said(
         source.prefill_or_step()
     error = None
     if recognise is not None and source.ids:
-        wave = sound_of(model, mel_of(model, grown(model, voice.prompt), source.ids))
+        wave = sound_of(model, mel_of(model, grown_flow_voice(model, voice.prompt), source.ids))
         error = recognise(wave, model.spec.sample_rate, LANGUAGE, TEXT)
     return len(source.ids), len(source.ids) < most, error

@@ -66,7 +66,7 @@ def files(
         "compared": len(expected),
         "unknown": unknown,
     }
-    where = _where(release, commit)
+    list_name = _origin(release, commit)
     if missing:
         names = ", ".join(missing)
         sentences = message("doctor.files_missing", names=names)
@@ -78,19 +78,19 @@ def files(
             n_differing=len(differing),
             n_files=len(own),
             names=names,
-            where=where,
+            where=list_name,
         )
         way_out = message("doctor.files_fetch")
         return failed("A", "files", sentences, way_out, figures, WARNED)
     if not expected:
-        sentences = message("doctor.files_no_list", n_files=len(own), where=where)
+        sentences = message("doctor.files_no_list", n_files=len(own), where=list_name)
         return failed("A", "files", sentences, ("", ""), figures, WARNED)
     return passed(
-        "A", "files", message("doctor.files_good", n_files=len(own), where=where), figures
+        "A", "files", message("doctor.files_good", n_files=len(own), where=list_name), figures
     )
 
 
-def _where(release: tuple[str, ...], commit: str) -> Message:
+def _origin(release: tuple[str, ...], commit: str) -> Message:
     """What is known of the origin, as sentences behind another."""
     parts = [
         message("doctor.release", release=release) if release else ("", ""),

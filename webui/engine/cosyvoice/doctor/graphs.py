@@ -23,7 +23,7 @@ from ..scheduler.chunk_schedule import latency_profile
 from .language import LEAST_AGREEMENT, agreement
 from .machine import MOST_DISTANCE
 from .result import Result, failed, passed, skipped
-from .speech import distance, draw, grown, mel_of_sound, request
+from .speech import distance, draw, grown_flow_voice, mel_of_sound, request
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -50,9 +50,9 @@ def speak_sample(model: Model) -> SpokenSample:
     prompt = model.warm_prompt()
     voice, ids = CachedPrompt(model, prompt), []
     for seed in SEEDS:
-        drawn, _ = draw(model, voice, request(TEXT, "zh", seed=seed), IDS_EACH)
-        ids += [*drawn, *[-1] * (IDS_EACH - len(drawn))]
-    flow, wave = grown(model, prompt).begin(seed=1), model.new_wave_stream(1)
+        drawn_ids, _ = draw(model, voice, request(TEXT, "zh", seed=seed), IDS_EACH)
+        ids += [*drawn_ids, *[-1] * (IDS_EACH - len(drawn_ids))]
+    flow, wave = grown_flow_voice(model, prompt).begin(seed=1), model.new_wave_stream(1)
     hops, all_ids = (
         model.hops(model.model_spec.first_hops[0], latency_profile("balanced")),
         prompt.speech_ids,

@@ -21,7 +21,7 @@ def listening(model: Model, clips: Sequence[Clip]) -> Result:
     if not model.prompt_encoder.can_hear or len(clips) < 2:
         sentences = message("doctor.listening_skipped")
         return skipped("D", "listening", sentences)
-    rate = model.prompt_encoder.hearing.ids_per_s
+    rate = model.prompt_encoder.config.ids_per_s
     voices = [model.prompt_encoder.voice(clip.samples, clip.rate) for clip in clips]
     counts = {
         clip.name: {
@@ -41,10 +41,10 @@ def listening(model: Model, clips: Sequence[Clip]) -> Result:
     off = [name for name, c in counts.items() if abs(c["ids"] - c["expected"]) > 1 + rate / 25]
     flat = [name for name, c in counts.items() if c["different"] < LEAST_DIVERSE * c["ids"]]
     if off or flat:
-        heard = (
+        finding = (
             message("doctor.listening_rate", rate=rate) if off else message("doctor.listening_flat")
         )
-        sentences = message("doctor.listening_bad", heard=heard)
+        sentences = message("doctor.listening_bad", heard=finding)
         return failed("D", "listening", sentences, figures=figures)
     if same <= other:
         sentences = message("doctor.listening_speakers_alike", cosine=same, other=other)

@@ -24,7 +24,7 @@ from ..memory_plan import plan
 from ..scheduler.chunk_schedule import latency_profile
 from .language import LEAST_AGREEMENT, agreement, nll
 from .result import Result, failed, passed, skipped
-from .speech import Clip, cut, distance, draw, grown, mel_of, request, sound_of
+from .speech import Clip, cut, distance, draw, grown_flow_voice, mel_of, request, sound_of
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -164,14 +164,14 @@ def measure_recorded(
 
 def reference_mel(model: Model, prompt: PromptFeatures) -> Tensor:
     half = len(prompt.speech_ids) // 2
-    return mel_of(model, grown(model, cut(prompt, half)), prompt.speech_ids[half:])
+    return mel_of(model, grown_flow_voice(model, cut(prompt, half)), prompt.speech_ids[half:])
 
 
 def timed(model: Model, prompt: PromptFeatures) -> tuple[float, float]:
     """Seconds to the first hop's sound behind a prepared voice, and seconds of work for a second of
     sound.
     """
-    voice, flow = CachedPrompt(model, prompt), grown(model, prompt)
+    voice, flow = CachedPrompt(model, prompt), grown_flow_voice(model, prompt)
     hops = model.hops(model.model_spec.first_hops[0], latency_profile("balanced"))
     speech_request = request(TEXT[1], TEXT[0])
     began = time.perf_counter()

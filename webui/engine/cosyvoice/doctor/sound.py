@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ....messages import message
 from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, Result, failed, passed, skipped
-from .speech import Clip, cut, distance, grown, match, mel_of, mel_of_sound, sound_of
+from .speech import Clip, cut, distance, grown_flow_voice, match, mel_of, mel_of_sound, sound_of
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -44,7 +44,7 @@ def flow(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
         return skipped("F", "flow", sentences)
     half = len(prompt.speech_ids) // 2
     ids, own = prompt.speech_ids[half:], cut(prompt, half)
-    mel = mel_of(model, grown(model, own), ids)
+    mel = mel_of(model, grown_flow_voice(model, own), ids)
     recovered_ids = model.prompt_encoder.speech_ids(sound_of(model, mel), model.spec.sample_rate)
     far, share = distance(prompt.mel[0, own.mel.shape[1] :], mel), match(ids, recovered_ids)
     figures = {"mel_distance": round(far, 3), "match": round(share, 3), "ids": len(ids)}
@@ -62,7 +62,7 @@ def cache(model: Model, prompt: PromptFeatures) -> Result:
         sentences = message("doctor.stream_no_cache")
         return skipped("F", "cache", sentences)
     half = len(prompt.speech_ids) // 2
-    voice, ids = grown(model, cut(prompt, half)), prompt.speech_ids[half:]
+    voice, ids = grown_flow_voice(model, cut(prompt, half)), prompt.speech_ids[half:]
     far = distance(mel_of(model, voice, ids), mel_of(model, voice, ids, in_hops=True))
     figures = {"mel_distance": round(far, 4), "ids": len(ids)}
     if not far < MOST_CACHED:

@@ -15,7 +15,7 @@ from ....messages import message
 from ..frontend.prompt_cache import CachedPrompt
 from ..frontend.prompt_encoder import PromptFeatures
 from .result import UNTRAINED, WARNED, Result, failed, passed, skipped
-from .speech import cosine, draw, grown, match, mel_of, mel_of_sound, request, sound_of
+from .speech import cosine, draw, grown_flow_voice, match, mel_of, mel_of_sound, request, sound_of
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -52,7 +52,12 @@ def speaking(
 
     Also returns the sound of each text.
     """
-    voice, flow, text_figures, waves = CachedPrompt(model, prompt), grown(model, prompt), [], []
+    voice, flow, text_figures, waves = (
+        CachedPrompt(model, prompt),
+        grown_flow_voice(model, prompt),
+        [],
+        [],
+    )
     for language, text in texts:
         speech_request = request(text, language)
         n_text = len(model.prompt_builder(voice, speech_request).text(text))
@@ -64,12 +69,12 @@ def speaking(
         text_figures.append(
             {"text": text, "ids": len(ids), "ends": ends}
             | {"ids_per_text_id": round(len(ids) / max(1, n_text), 2)}
-            | _heard(model, ids, wave, prompt, other)
+            | _measure_wave(model, ids, wave, prompt, other)
         )
     return _judged(model, text_figures), waves
 
 
-def _heard(
+def _measure_wave(
     model: Model,
     ids: Sequence[int],
     wave: np.ndarray,

@@ -66,7 +66,7 @@ def draw(
     """The ids of a request of one segment, as the engine draws them, and whether the model ended by
     itself. most: ids.
     """
-    source = model.prompt_builder(voice, speech_request).drawn()[0]
+    source = model.prompt_builder(voice, speech_request).build_lm_tokens()[0]
     while not source.is_over and len(source.ids) < most:
         source.prefill_or_step()
     ends = source.is_over
@@ -74,7 +74,7 @@ def draw(
     return source.ids[:most], ends
 
 
-def grown(model: Model, prompt: PromptFeatures) -> FlowVoice:
+def grown_flow_voice(model: Model, prompt: PromptFeatures) -> FlowVoice:
     voice = model.voice(prompt, model.model_spec.first_hops[0])
     while not voice.is_ready:
         voice.grow()
@@ -107,7 +107,7 @@ def sound_of(model: Model, mel: Tensor) -> np.ndarray:
 
 def mel_of_sound(model: Model, samples: np.ndarray, rate: int) -> Tensor:
     """The mel (frames, 80) of samples, as this generation's flow was trained on it."""
-    how = model.prompt_encoder.hearing
+    how = model.prompt_encoder.config
     return how.mel(resample(torch.from_numpy(np.ascontiguousarray(samples)), rate, how.mel_hz))
 
 

@@ -128,7 +128,7 @@ class CausalFlow(FlowNetwork, ABC):
             raise
 
     def _advanced(self, works: Sequence[Work]) -> torch.Tensor:
-        one, frames = works[0], FRAMES_PER_ID * works[0].count
+        first_work, frames = works[0], FRAMES_PER_ID * works[0].count
         mu = torch.cat(
             [self.encode(work.ids, work.final, work.encoder_past, work.blocks) for work in works]
         )
@@ -136,9 +136,13 @@ class CausalFlow(FlowNetwork, ABC):
         for row, work in zip(cond, works, strict=True):
             prompt_frames = work.prompt_mel[FRAMES_PER_ID * work.start :][:frames]
             row[: len(prompt_frames)] = prompt_frames
-        mask = one.blocks.mask(one.start, one.count, FRAMES_PER_ID, mu) if one.blocks else None
+        mask = (
+            first_work.blocks.mask(first_work.start, first_work.count, FRAMES_PER_ID, mu)
+            if first_work.blocks
+            else None
+        )
         speakers = torch.cat([work.speaker for work in works])
-        pasts = None if one.pasts is None else [work.pasts for work in works]
+        pasts = None if first_work.pasts is None else [work.pasts for work in works]
         return self.decoder.solve_many(
             [FRAMES_PER_ID * work.start for work in works], mu, speakers, cond, pasts, mask
         )

@@ -45,7 +45,7 @@ class Work:
     prompt_mel: torch.Tensor
     speaker: torch.Tensor
     noise: torch.Tensor
-    kept: HopCache | None
+    cache: HopCache | None
 
     @property
     def frames(self) -> int:
@@ -75,32 +75,35 @@ class HopFlow(FlowNetwork):
         """
         if works[0].frames > MAX_FRAMES:
             raise BadInput("bad_input.over_170_s")
-        begun = [self.begun(work) for work in works]
-        cond = begun[0].mu.new_zeros(len(works), works[0].frames, MEL_BANDS)
+        inputs = [self.hop_inputs(work) for work in works]
+        cond = inputs[0].mu.new_zeros(len(works), works[0].frames, MEL_BANDS)
         for row, work in zip(cond, works, strict=True):
             row[: len(work.prompt_mel)] = work.prompt_mel
-        x, mu = (torch.cat([getattr(one, name) for one in begun]) for name in ("noise", "mu"))
+        x, mu = (
+            torch.cat([getattr(hop_input, name) for hop_input in inputs])
+            for name in ("noise", "mu")
+        )
         mels = self.decoder.guided(x, mu, torch.cat([work.speaker for work in works]), cond)
         return [
-            (mel[len(work.prompt_mel) :], ends(one, len(work.prompt_mel)))
-            for mel, work, one in zip(mels, works, begun, strict=True)
+            (mel[len(work.prompt_mel) :], ends(hop_input, len(work.prompt_mel)))
+            for mel, work, hop_input in zip(mels, works, inputs, strict=True)
         ]
 
-    def begun(self, work: Work) -> HopCache:
+    def hop_inputs(self, work: Work) -> HopCache:
         """Noise and mu of the whole call, what is kept of the one before in its place."""
         mu = self.mu(work.prompt_ids, work.ids, len(work.prompt_mel))
         noise = work.noise.to(device=mu.device, dtype=torch.promote_types(mu.dtype, torch.float32))
-        if work.kept is None:
+        if work.cache is None:
             return HopCache(noise, mu)
-        count = work.kept.mu.shape[1]
+        count = work.cache.mu.shape[1]
         return HopCache(
-            torch.cat([work.kept.noise, noise[:, count:]], 1),
-            torch.cat([work.kept.mu, mu[:, count:]], 1),
+            torch.cat([work.cache.noise, noise[:, count:]], 1),
+            torch.cat([work.cache.mu, mu[:, count:]], 1),
         )
 
 
-def ends(begun: HopCache, prompt_frames: int) -> HopCache:
-    def both(x: torch.Tensor) -> torch.Tensor:
+def ends(inputs: HopCache, prompt_frames: int) -> HopCache:
+    def prompt_and_overlap(x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x[:, :prompt_frames], x[:, -OVERLAP_FRAMES:]], 1)
 
-    return HopCache(both(begun.noise), both(begun.mu))
+    return HopCache(prompt_and_overlap(inputs.noise), prompt_and_overlap(inputs.mu))

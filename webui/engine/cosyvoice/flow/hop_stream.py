@@ -86,7 +86,7 @@ class HopState:
         self.voice, self.seed = voice, seed
         self.done = 0  # ids whose frames were given
         self.computed_frames = self.emitted_frames = 0
-        self.kept: HopCache | None = None
+        self.cache: HopCache | None = None
         self.tail: torch.Tensor | None = None  # (34, 80) of the last hop, held back
         self.closed = False
 
@@ -119,7 +119,7 @@ class HopState:
             voice.prompt_mel,
             voice.speaker,
             torch.cat(parts)[None],
-            self.kept,
+            self.cache,
         )
 
     def took(
@@ -128,7 +128,7 @@ class HopState:
         """The step's frames, blended with what was held back."""
         mel = self.voice.prompt_mel.new_zeros(0, MEL_BANDS)
         if work is not None:
-            mel, self.kept = output
+            mel, self.cache = output
             self.computed_frames += work.frames
             self.done += len(work.ids) - (0 if final else OVERLAP_IDS)
             if self.tail is not None:
@@ -145,13 +145,13 @@ class HopState:
 
     @property
     def bytes(self) -> int:
-        return (self.kept.nbytes if self.kept is not None else 0) + (
+        return (self.cache.nbytes if self.cache is not None else 0) + (
             self.tail.nbytes if self.tail is not None else 0
         )
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
-        self.closed, self.kept, self.tail = True, None, None
+        self.closed, self.cache, self.tail = True, None, None
 
 
 def _shape(prompt_frames: int, new: int, final: bool) -> Hashable:

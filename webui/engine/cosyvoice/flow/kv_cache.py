@@ -75,11 +75,11 @@ class KVStore:
             return
         room = max(need, FIRST_ROOM, have + min(have, MAX_GROWTH))
         layers, two, batch, heads, _, width = self.data.shape
-        grown = self.rooms.take((layers, two, batch, heads, room, width), self.data)
+        larger = self.rooms.take((layers, two, batch, heads, room, width), self.data)
         if self.length:
-            grown[..., : self.length, :] = self.data[..., : self.length, :]
+            larger[..., : self.length, :] = self.data[..., : self.length, :]
         self.release()
-        self.data = grown
+        self.data = larger
 
     def put(self, layer: int, kv: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """kv (2, batch, heads, n, width) behind what is there.
@@ -171,8 +171,10 @@ class BatchKVStore:
     def attend(
         self, layer: int, q: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        each = zip(self._stores, q.split(self._rows), kv.split(self._rows, 1), strict=True)
-        return torch.cat([store.attend(layer, mine, its, mask) for store, mine, its in each])
+        shares = zip(self._stores, q.split(self._rows), kv.split(self._rows, 1), strict=True)
+        return torch.cat(
+            [store.attend(layer, store_q, store_kv, mask) for store, store_q, store_kv in shares]
+        )
 
     def advance(self, new: int) -> None:
         for store in self._stores:
@@ -188,7 +190,7 @@ def attend(
     """
     if len(pieces) == 2 and q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64):
         return _merged(q, *pieces, mask)
-    k, v = pieces[0] if len(pieces) == 1 else (torch.cat(both, 2) for both in zip(*pieces))
+    k, v = pieces[0] if len(pieces) == 1 else (torch.cat(pair, 2) for pair in zip(*pieces))
     if q.device.type == "cpu" and q.dtype == torch.bfloat16:
         return _multiplied(q, k, v, _wide(mask, k))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=_wide(mask, k))

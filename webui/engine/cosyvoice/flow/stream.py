@@ -50,7 +50,7 @@ class VoiceState:
 
     @classmethod
     @torch.inference_mode()
-    def begun(
+    def create(
         cls,
         flow: CausalFlow,
         prompt_ids: Sequence[int] | torch.Tensor,
@@ -83,7 +83,7 @@ class VoiceState:
         ahead: the 3 ids behind the prompt, with which a prompt that ends on a block is complete.
         keep False: nothing is computed here and every request runs the prompt itself.
         """
-        voice = cls.begun(*args, **named)
+        voice = cls.create(*args, **named)
         while not voice.is_ready:
             voice.grow(keep)
         return voice
@@ -179,7 +179,7 @@ class FlowState:
         return step_many([(self, ids, final)])[0]
 
     def shape(self, n_ids: int, final: bool = False) -> Hashable:
-        """Equal for steps that can share their calls: `known` ids were generated so far.
+        """Equal for steps that can share their calls: `n_ids` ids were generated so far.
 
         None: it goes alone.
         """

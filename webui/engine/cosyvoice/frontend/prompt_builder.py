@@ -37,10 +37,10 @@ class PromptBuilder:
         """
         if self.request.mode == "instruct" and self.request.instruction.strip():
             return tuple(self.model.tokenizer.encode(instruction(self.request.instruction))), ()
-        text, speech = self.said()
+        text, speech = self.clip_ids()
         return (text, speech) if text else ((), ())
 
-    def said(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def clip_ids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """In zero_shot the clip's own words and its ids; nothing in other modes, or where either is
         not known.
         """
@@ -59,7 +59,7 @@ class PromptBuilder:
 
     def fit_notes(self) -> list[tuple[str, str]]:
         """What is odd about the clip's words beside the clip, as (English, Chinese) sentences."""
-        text, speech = self.said()
+        text, speech = self.clip_ids()
         return fit_notes(len(text), len(speech), self.model.spec.ids_per_s)
 
     def head(self) -> Sequence[int]:
@@ -82,7 +82,7 @@ class PromptBuilder:
         """A new one for each segment, where the flow does not hear all ids."""
         return None
 
-    def drawn(self) -> list[LMTokens]:
+    def build_lm_tokens(self) -> list[LMTokens]:
         """One source for each segment; each has its own random numbers, so that a segment does not
         depend on the length of those before.
         """

@@ -22,7 +22,7 @@ class PromptBuilderV3(SharedScript):
         """
         request = self.request
         instruction = request.instruction if request.mode in TOLD else ""
-        text, speech = self.said()
+        text, speech = self.clip_ids()
         return (
             *self.model.tokenizer.encode(instruction_prompt(trained(instruction))),
             *text,

@@ -84,7 +84,7 @@ class PromptCache:
         self._model, self._max_bytes, self._first_hop = model, max_bytes, first_hop
         self._lock = threading.Lock()
         self._live: OrderedDict[str, CachedPrompt] = OrderedDict()
-        self.made = 0
+        self.n_made = 0
 
     def get(self, prompt: Prompt) -> CachedPrompt:
         """Quick. Raises EngineFault when the prompt's bytes are no voice."""
@@ -93,7 +93,7 @@ class PromptCache:
                 self._live[prompt.fingerprint] = CachedPrompt(
                     self._model, self._model.unpack(prompt.data), self._first_hop
                 )
-                self.made += 1
+                self.n_made += 1
             self._live.move_to_end(prompt.fingerprint)
             return self._live[prompt.fingerprint]
 

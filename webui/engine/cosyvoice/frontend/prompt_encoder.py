@@ -140,8 +140,8 @@ class NoPromptEncoder:
 
     can_hear = False
 
-    def __init__(self, hearing: PromptEncoderConfig, missing: str):
-        self.hearing, self._missing = hearing, missing
+    def __init__(self, config: PromptEncoderConfig, missing: str):
+        self.config, self._missing = config, missing
 
     def make(self, *args, **named) -> Prompt:
         """Raises BadInput."""
@@ -160,14 +160,14 @@ class PromptEncoder:
     can_hear = True
 
     def __init__(
-        self, root: Path, tokenizer: PromptTokenizer, hearing: PromptEncoderConfig | None = None
+        self, root: Path, tokenizer: PromptTokenizer, config: PromptEncoderConfig | None = None
     ):
         """Raises NotReady naming the ONNX file that is missing, no ONNX file, or another
         network.
         """
-        self._tokenizer, self.hearing = tokenizer, hearing or PromptEncoderConfig()
-        check_speech_tokenizer(root, self.hearing.network)
-        self._listen = _session(root, self.hearing.network, inputs=2, axis=1, size=128)
+        self._tokenizer, self.config = tokenizer, config or PromptEncoderConfig()
+        check_speech_tokenizer(root, self.config.network)
+        self._listen = _session(root, self.config.network, inputs=2, axis=1, size=128)
         self._recognise = _session(root, SPEAKER_ONNX, inputs=1, axis=2, size=80)
 
     def make(
@@ -181,12 +181,12 @@ class PromptEncoder:
         notes = ("narrow_band",) if rate < TOKENIZER_HZ else ()
         data = voice.pack()
         return Prompt(
-            self.hearing.engine, version, hashlib.sha256(data).hexdigest()[:32], data, notes
+            self.config.engine, version, hashlib.sha256(data).hexdigest()[:32], data, notes
         )
 
     def voice(self, samples: np.ndarray, rate: int, transcript: str = "") -> PromptFeatures:
         """As `make`, unpacked."""
-        how = self.hearing
+        how = self.config
         x = with_tail(checked(samples, rate), rate, how.tail_s)
         low, mel = resample(x, rate, TOKENIZER_HZ), how.mel(resample(x, rate, how.mel_hz))
         ids, mel = aligned(self._ids(low), mel[None], how.frames_per_id)
@@ -202,7 +202,7 @@ class PromptEncoder:
 
     def _ids(self, low: Tensor) -> list[int]:
         feats = whisper_log_mel(low).numpy()
-        name, most = self.hearing.network, self.hearing.codes - 1
+        name, most = self.config.network, self.config.codes - 1
         ids = _run(self._listen, name, feats, np.array([feats.shape[2]], np.int32)).reshape(-1)
         if (
             not len(ids)
@@ -214,10 +214,8 @@ class PromptEncoder:
                 name, message("file.ids_up_to", most=most), message("file.other_values")
             )
         rate = len(ids) * TOKENIZER_HZ / len(low)
-        if (
-            abs(rate / self.hearing.ids_per_s - 1) > RATE_MARGIN
-        ):  # the network of another generation
-            expected = message("file.ids_per_second", ids_per_s=self.hearing.ids_per_s)
+        if abs(rate / self.config.ids_per_s - 1) > RATE_MARGIN:  # the network of another generation
+            expected = message("file.ids_per_second", ids_per_s=self.config.ids_per_s)
             raise model_fault(name, expected, message("file.count", count=rate))
         return ids.tolist()
 

@@ -69,9 +69,9 @@ class TextTokenizer:
             (name for i, name in enumerate(specials) if self.specials[name] != self.base + i), None
         )
         if wrong is not None:
-            where = f"{folder}/vocab.json"
+            path = f"{folder}/vocab.json"
             actual = message("file.token_in_vocabulary", id=self.specials[wrong])
-            raise model_fault(where, message("file.token_behind_vocabulary", wrong=wrong), actual)
+            raise model_fault(path, message("file.token_behind_vocabulary", wrong=wrong), actual)
 
     @property
     def size(self) -> int:

@@ -111,9 +111,9 @@ class WhisperTokenizer:
 
     def ending(self, end_of_prompt: str) -> WhisperTokenizer:
         """The same vocabulary, with another end of descriptions."""
-        other = copy.copy(self)
-        other.end_of_prompt = end_of_prompt
-        return other
+        tokenizer = copy.copy(self)
+        tokenizer.end_of_prompt = end_of_prompt
+        return tokenizer
 
     def decode(self, ids: list[int]) -> str:
         return self._bpe.decode(ids, skip_special_tokens=False)

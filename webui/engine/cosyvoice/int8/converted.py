@@ -91,8 +91,8 @@ def load(
     memory. Raises NotReady.
     """
     source = _source(root, parts)
-    kept = _read(file_in(root, parts), _mark(root, dims, source, parts, form) if source else "")
-    return kept if kept is not None else make(root, dims, on_progress, parts, form)
+    cached = _read(file_in(root, parts), _mark(root, dims, source, parts, form) if source else "")
+    return cached if cached is not None else make(root, dims, on_progress, parts, form)
 
 
 def make(
@@ -104,11 +104,11 @@ def make(
 ) -> Mapping[str, np.ndarray]:
     """Convert and write, whatever is there. Raises NotReady."""
     source, file = _source(root, parts) or "fp32", file_in(root, parts)
-    made = form.values(dims, component_state(root, "llm", source, parts), on_progress)
+    arrays = form.values(dims, component_state(root, "llm", source, parts), on_progress)
     try:
         write_checked(
             file,
-            {name: torch.from_numpy(array) for name, array in made.items()},
+            {name: torch.from_numpy(array) for name, array in arrays.items()},
             form.name,
             _mark(root, dims, source, parts, form),
         )
@@ -118,8 +118,8 @@ def make(
             file.name,
             fault,
         )
-        return made
-    return _read(file, "") or made  # mapped: the copy in memory can go
+        return arrays
+    return _read(file, "") or arrays  # mapped: the copy in memory can go
 
 
 def memory(dims: LmDims) -> int:

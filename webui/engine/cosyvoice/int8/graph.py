@@ -94,11 +94,19 @@ class Graph(ABC):
         """`spread` names the row of each slot, `rows` the slot of each row: slots between those of
         a batch are computed for nothing, at their next free position, and linears only for rows.
         """
-        kept = f"keys.{layer}", f"values.{layer}"
+        cache_names = f"keys.{layer}", f"values.{layer}"
         out = self.add(
             "GroupQueryAttention",
-            *(self.add("Gather", qkv, "spread", axis=0), "", "", *kept, "last", "longest", *inputs),
-            outputs=(f"attention.{layer}", *(f"{name}.new" for name in kept)),
+            *(
+                self.add("Gather", qkv, "spread", axis=0),
+                "",
+                "",
+                *cache_names,
+                "last",
+                "longest",
+                *inputs,
+            ),
+            outputs=(f"attention.{layer}", *(f"{name}.new" for name in cache_names)),
             num_heads=self.dims.heads,
             kv_num_heads=self.dims.kv_heads,
             do_rotary=rotary,
@@ -132,7 +140,7 @@ class Graph(ABC):
         scores = self.linear(hidden, "head", d.hidden, d.rows, bias=True)
         self.add("LogSoftmax", scores, outputs=("scores",), axis=-1)
         shape = ["slots", d.kv_heads, "capacity", d.head_size]
-        kept = [f"{kind}.{i}{{}}" for i in range(d.layers) for kind in ("keys", "values")]
+        cache_names = [f"{kind}.{i}{{}}" for i in range(d.layers) for kind in ("keys", "values")]
         inputs = [
             of("x", T.FLOAT, ["rows", "n", d.hidden]),
             of("spread", T.INT64, ["slots"]),
@@ -140,11 +148,11 @@ class Graph(ABC):
             of("last", T.INT32, ["slots"]),
             of("longest", T.INT32, []),
             *self.positions(),
-            *(of(name.format(""), T.FLOAT, shape) for name in kept),
+            *(of(name.format(""), T.FLOAT, shape) for name in cache_names),
         ]
         outputs = [
             of("scores", T.FLOAT, ["rows", d.rows]),
-            *(of(name.format(".new"), T.FLOAT, shape) for name in kept),
+            *(of(name.format(".new"), T.FLOAT, shape) for name in cache_names),
         ]
         graph = helper.make_graph(
             self.nodes, "language model", inputs, outputs, list(self.values.values())
@@ -187,8 +195,8 @@ class Passage(Graph):
         codes = self.add("QuantizeLinear", x, flat, zeros, axis=1)
         weight = self.value(f"{name}.bytes", inputs, outputs, kind=T.UINT8)
         gains = self.value(f"{name}.gains", outputs)
-        one = self.constant(1, np.float32)
-        out = self.add("MatMulIntegerToFloat", codes, weight, one, gains, zero, zero)
+        unit_scale = self.constant(1, np.float32)
+        out = self.add("MatMulIntegerToFloat", codes, weight, unit_scale, gains, zero, zero)
         out = self.add("Mul", out, scale)
         return self.add("Add", out, self.value(f"{name}.bias", outputs)) if bias else out
 
@@ -218,9 +226,9 @@ class Qwen2(Graph):
 
     def mlp(self, x: str, layer: int) -> str:
         d, at = self.dims, f"layers.{layer}"
-        both = self.linear(x, f"{at}.gate_up", d.hidden, 2 * d.intermediate)
+        gate_and_up = self.linear(x, f"{at}.gate_up", d.hidden, 2 * d.intermediate)
         gate, up = f"{at}.gate", f"{at}.up"
-        self.add("Split", both, outputs=(gate, up), axis=-1, num_outputs=2)
+        self.add("Split", gate_and_up, outputs=(gate, up), axis=-1, num_outputs=2)
         product = self.add("Mul", self.add("QuickGelu", gate, alpha=1.0), up)
         return self.linear(product, f"{at}.down", d.intermediate, d.hidden)
 

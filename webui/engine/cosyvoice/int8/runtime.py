@@ -58,7 +58,7 @@ class Int8Body(HostDecoding, ABC):
         self._slots = Slots(dims)
         self._positions = self.position_inputs(self._slots.capacity)
         self._bindings: dict[tuple[int, int, bool], _Binding] = {}
-        self._grown = self._slots.grown
+        self._n_grown = self._slots.n_grown
         self.calls = 0
 
     @abstractmethod
@@ -90,11 +90,11 @@ class Int8Body(HostDecoding, ABC):
 
     def _binding(self, first: int, stop: int, is_passage: bool) -> _Binding:
         """Names bound to the arrays of these slots, kept from step to step."""
-        if self._grown != self._slots.grown:
+        if self._n_grown != self._slots.n_grown:
             self._bindings.clear()
-            self._positions, self._grown = (
+            self._positions, self._n_grown = (
                 self.position_inputs(self._slots.capacity),
-                self._slots.grown,
+                self._slots.n_grown,
             )
         key = first, stop, is_passage
         if key not in self._bindings:
@@ -176,7 +176,7 @@ class RelativeBody(Int8Body):
         threads: int = 1,
         passage_threads: int = 1,
     ):
-        self._made = [torch.zeros(dims.heads, 0, dims.head_size) for _ in range(dims.layers)]
+        self._distances = [torch.zeros(dims.heads, 0, dims.head_size) for _ in range(dims.layers)]
         self._weights = [
             torch.from_numpy(values[f"{POSITIONS}.{layer}"]) for layer in range(dims.layers)
         ]
@@ -196,13 +196,15 @@ class RelativeBody(Int8Body):
         scores are.
         """
         d, out = self.dims, {}
-        for layer, (made, weight) in enumerate(zip(self._made, self._weights, strict=True)):
+        for layer, (layer_distances, weight) in enumerate(
+            zip(self._distances, self._weights, strict=True)
+        ):
             waves = sinusoid(
-                torch.arange(made.shape[1], count, dtype=torch.float64), d.hidden
+                torch.arange(layer_distances.shape[1], count, dtype=torch.float64), d.hidden
             ).float()
             rows = (waves @ weight.T * d.head_size**-0.5).view(-1, d.heads, d.head_size)
-            self._made[layer] = torch.cat([made, rows.transpose(0, 1)], 1)
-            out[f"distances.{layer}"] = self._made[layer].numpy()
+            self._distances[layer] = torch.cat([layer_distances, rows.transpose(0, 1)], 1)
+            out[f"distances.{layer}"] = self._distances[layer].numpy()
         return out
 
 
@@ -217,7 +219,7 @@ class Int8TextLm(TextLM):
         self.body: RelativeBody | None = None
 
     @classmethod
-    def made(
+    def create(
         cls,
         dims: LmDimsV1,
         values: Arrays,
@@ -311,9 +313,9 @@ class _Binding:
         self._spread[:] = 0
         self._spread[rows] = range(len(at))
         scores = np.empty((len(at), self._slots.dims.rows), np.float32)
-        given = {"x": np.ascontiguousarray(x), "rows": rows}
-        given |= self._call_inputs(self._last[rows], n, int(self._longest))
-        for name, array in given.items():
+        feeds = {"x": np.ascontiguousarray(x), "rows": rows}
+        feeds |= self._call_inputs(self._last[rows], n, int(self._longest))
+        for name, array in feeds.items():
             self._io.bind_ortvalue_input(name, _value(array))
         self._io.bind_ortvalue_output("scores", _value(scores))
         self._session.run_with_iobinding(self._io)

@@ -33,13 +33,13 @@ class Slots:
 
     Memory is taken when positions are first written.
 
-    `lock` is held by whoever reads or writes the arrays: growing replaces them. `grown` counts
-    that, so that views can be renewed.
+    `lock` is held by whoever reads or writes the arrays: growing replaces them. `n_grown`
+    counts that, so that views can be renewed.
     """
 
     def __init__(self, dims: SlotDims):
         self.dims, self.lock = dims, RLock()
-        self.capacity, self.count, self.grown = FIRST_POSITIONS, FIRST_SLOTS, 0
+        self.capacity, self.count, self.n_grown = FIRST_POSITIONS, FIRST_SLOTS, 0
         self._free = list(range(self.count))
         self._given_back: deque[int] = (
             deque()
@@ -84,7 +84,7 @@ class Slots:
         for new_pair, old_pair in zip(self.layers, old, strict=True):
             for new, values in zip(new_pair, old_pair, strict=True):
                 new[: used[0], :, : used[1]] = values[:, :, : used[1]]
-        self.grown += 1
+        self.n_grown += 1
 
     def read(self, slot: int) -> np.ndarray:
         """A copy of what a slot holds: (layers, 2, kv_heads, length, head_size)."""
@@ -97,8 +97,8 @@ class Slots:
         stop = content.shape[3]
         self.make_room(stop)
         for pair, layer_content in zip(self.layers, content, strict=True):
-            for values, one in zip(pair, layer_content, strict=True):
-                values[slot, :, :stop] = one
+            for values, layer_values in zip(pair, layer_content, strict=True):
+                values[slot, :, :stop] = layer_values
         self.lengths[slot] = stop
 
 

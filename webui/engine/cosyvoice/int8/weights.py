@@ -42,21 +42,21 @@ def qwen2(
         out |= {
             **linear(f"{to}.qkv", source.stack("weight", qkv, d.hidden)),
             f"{to}.qkv.bias": source.stack("bias", qkv),
-            **linear(f"{to}.o", source.one(f"{at}.self_attn.o_proj.weight", d.hidden, d.hidden)),
+            **linear(f"{to}.o", source.array(f"{at}.self_attn.o_proj.weight", d.hidden, d.hidden)),
             **linear(f"{to}.gate_up", source.stack("weight", gate_up, d.hidden)),
             **linear(
-                f"{to}.down", source.one(f"{at}.mlp.down_proj.weight", d.hidden, d.intermediate)
+                f"{to}.down", source.array(f"{at}.mlp.down_proj.weight", d.hidden, d.intermediate)
             ),
-            f"{to}.in.weight": source.one(f"{at}.input_layernorm.weight", d.hidden),
-            f"{to}.post.weight": source.one(f"{at}.post_attention_layernorm.weight", d.hidden),
+            f"{to}.in.weight": source.array(f"{at}.input_layernorm.weight", d.hidden),
+            f"{to}.post.weight": source.array(f"{at}.post_attention_layernorm.weight", d.hidden),
         }
         on_progress((layer + 1) / (d.layers + 2))
-    text = source.one(f"{_BODY}.embed_tokens.weight", d.text_rows, d.hidden, dtype=torch.float16)
+    text = source.array(f"{_BODY}.embed_tokens.weight", d.text_rows, d.hidden, dtype=torch.float16)
     out |= {
-        "norm.weight": source.one(f"{_BODY}.norm.weight", d.hidden),
+        "norm.weight": source.array(f"{_BODY}.norm.weight", d.hidden),
         **head(source, d.rows, d.hidden),
-        TABLES["speech"]: source.one("speech_embedding.weight", d.rows, d.hidden),
-        TABLES["mark"]: source.one("llm_embedding.weight", 2, d.hidden),
+        TABLES["speech"]: source.array("speech_embedding.weight", d.rows, d.hidden),
+        TABLES["mark"]: source.array("llm_embedding.weight", 2, d.hidden),
         TABLES["text"]: text,
         **graphs(Qwen2Steps(d), Qwen2Passage(d)),
     }
@@ -75,7 +75,7 @@ def relative(
     for layer in range(d.layers):
         at, to = f"{LAYERS}{layer}", f"layers.{layer}"
         near, far = (
-            source.one(f"{at}.self_attn.pos_bias_{letter}", d.heads, d.head_size).reshape(-1)
+            source.array(f"{at}.self_attn.pos_bias_{letter}", d.heads, d.head_size).reshape(-1)
             for letter in "uv"
         )
         qkv = {f"{at}.self_attn.linear_{part}": d.hidden for part in "qkv"}
@@ -85,7 +85,7 @@ def relative(
             **linear(f"{to}.qkv", source.stack("weight", qkv, d.hidden)),
             f"{to}.qkv.bias": bias,
             f"{to}.beside": far - near,
-            f"{POSITIONS}.{layer}": source.one(
+            f"{POSITIONS}.{layer}": source.array(
                 f"{at}.self_attn.linear_pos.weight", d.hidden, d.hidden
             ),
             **norm(source, f"{to}.in", f"{at}.norm1", d.hidden),
@@ -96,8 +96,8 @@ def relative(
             ("up", "feed_forward.w_1", d.inner, d.hidden),
             ("down", "feed_forward.w_2", d.hidden, d.inner),
         ):
-            out |= linear(f"{to}.{name}", source.one(f"{at}.{key}.weight", rows, columns))
-            out[f"{to}.{name}.bias"] = source.one(f"{at}.{key}.bias", rows)
+            out |= linear(f"{to}.{name}", source.array(f"{at}.{key}.weight", rows, columns))
+            out[f"{to}.{name}.bias"] = source.array(f"{at}.{key}.bias", rows)
         on_progress((layer + 1) / (d.layers + 1))
     out |= {
         **norm(source, "norm", "llm.after_norm", d.hidden),
@@ -105,7 +105,7 @@ def relative(
         **graphs(RelativeSteps(d), RelativePassage(d)),
     }
     for key in (key for key in state if not key.startswith(LAYERS)):
-        out[TEXT + key] = source.one(key, *state[key].shape, dtype=torch.float16)
+        out[TEXT + key] = source.array(key, *state[key].shape, dtype=torch.float16)
     on_progress(1.0)
     return out
 
@@ -121,12 +121,12 @@ def linear(name: str, weight: np.ndarray) -> Values:
 
 
 def norm(source: Source, name: str, key: str, size: int) -> Values:
-    return {f"{name}.{part}": source.one(f"{key}.{part}", size) for part in ("weight", "bias")}
+    return {f"{name}.{part}": source.array(f"{key}.{part}", size) for part in ("weight", "bias")}
 
 
 def head(source: Source, rows: int, columns: int) -> Values:
-    bias = source.one("llm_decoder.bias", rows)
-    return linear("head", source.one("llm_decoder.weight", rows, columns)) | {"head.bias": bias}
+    bias = source.array("llm_decoder.bias", rows)
+    return linear("head", source.array("llm_decoder.weight", rows, columns)) | {"head.bias": bias}
 
 
 def graphs(*of_each: Graph) -> Values:
@@ -140,30 +140,30 @@ class Source:
     def __init__(self, state: Mapping[str, Tensor]):
         self._state = state
 
-    def one(self, key: str, *shape: int, dtype: torch.dtype = torch.float32) -> np.ndarray:
-        found = self._state.get(key)
-        if found is None:
+    def array(self, key: str, *shape: int, dtype: torch.dtype = torch.float32) -> np.ndarray:
+        tensor = self._state.get(key)
+        if tensor is None:
             raise model_fault(
                 "llm.pt",
                 message("file.tensor", name=key, shape=str(list(shape))),
                 message("file.none_of_name"),
             )
-        if tuple(found.shape) != shape:
+        if tuple(tensor.shape) != shape:
             raise model_fault(
                 "llm.pt",
                 message("file.with_shape", name=key, shape=str(list(shape))),
-                str(list(found.shape)),
+                str(list(tensor.shape)),
             )
         if not all(
-            bound.isfinite() for bound in found.aminmax()
+            bound.isfinite() for bound in tensor.aminmax()
         ):  # no copy of the largest table, as isfinite() on it would make
             raise model_fault(
                 "llm.pt", message("file.finite_values", name=key), message("file.not_finite")
             )
-        return found.to(dtype).contiguous().numpy()
+        return tensor.to(dtype).contiguous().numpy()
 
     def stack(self, part: str, rows: Mapping[str, int], *columns: int) -> np.ndarray:
         """One below the other: the parts of that name of layers with so many rows each."""
         return np.concatenate(
-            [self.one(f"{key}.{part}", count, *columns) for key, count in rows.items()]
+            [self.array(f"{key}.{part}", count, *columns) for key, count in rows.items()]
         )

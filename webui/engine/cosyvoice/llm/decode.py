@@ -59,14 +59,14 @@ class HostDecoding:
     def start(self, x: Tensor, past: HostCache, sampling: SamplingRequest) -> DecodedTokens:
         sample = Sampler(sampling.seed, sampling.rule, never=self.dims.forbidden_ids(self.dims.end))
         past.drawing = StopCriteria(self.dims, sample, sampling.least, sampling.most)
-        return _drawn(past.drawing, self.step(x, past)[0])
+        return _sample(past.drawing, self.step(x, past)[0])
 
     def decode(self, pasts: Sequence[HostCache], steps: int = 1) -> list[DecodedTokens]:
         scores = self.step_many([past.drawing.ids[-1] for past in pasts], pasts).cpu()
-        return [_drawn(past.drawing, row) for past, row in zip(pasts, scores, strict=True)]
+        return [_sample(past.drawing, row) for past, row in zip(pasts, scores, strict=True)]
 
 
-def _drawn(drawing: StopCriteria, scores: Tensor) -> DecodedTokens:
+def _sample(drawing: StopCriteria, scores: Tensor) -> DecodedTokens:
     """What goes wrong in one row's draw is that row's: the others have gone on."""
     try:
         chosen = drawing.draw(scores)

@@ -84,9 +84,9 @@ class LmDims:
     def fill(self) -> int:
         return self.speech_codes + self.fill_at
 
-    def forbidden_ids(self, *drawn: int) -> tuple[int, ...]:
-        """The marks but `drawn`: they mean nothing where only those are asked for."""
-        return tuple(row for row in range(self.speech_codes, self.rows) if row not in drawn)
+    def forbidden_ids(self, *allowed_ids: int) -> tuple[int, ...]:
+        """The marks but `allowed_ids`: they mean nothing where only those are asked for."""
+        return tuple(row for row in range(self.speech_codes, self.rows) if row not in allowed_ids)
 
     def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
         """Keys and values of `tokens` positions of one request."""

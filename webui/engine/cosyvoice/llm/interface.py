@@ -27,8 +27,8 @@ class SpeechDims(Protocol):
     @property
     def end(self) -> int: ...
 
-    def forbidden_ids(self, *drawn: int) -> tuple[int, ...]:
-        """The marks but `drawn`."""
+    def forbidden_ids(self, *allowed_ids: int) -> tuple[int, ...]:
+        """The marks but `allowed_ids`."""
 
     def cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
         """What one request remembers of `tokens` positions."""

@@ -41,10 +41,10 @@ class CausalAttention(RelativeAttention):
     ) -> Tensor:
         """x (batch, n, dim), the batch divided evenly among the pasts."""
         q, k, v = self.parts(x)
-        each = zip(past, *(part.chunk(len(past)) for part in (q, k, v)), strict=True)
+        parts = zip(past, *(part.chunk(len(past)) for part in (q, k, v)), strict=True)
         contexts = [
-            self.seen(own, *cache.put(layer, keys, values), mask)
-            for cache, own, keys, values in each
+            self.attend_to(own, *cache.put(layer, keys, values), mask)
+            for cache, own, keys, values in parts
         ]
         return self.linear_out(
             (contexts[0] if len(contexts) == 1 else torch.cat(contexts))

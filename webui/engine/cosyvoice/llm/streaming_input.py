@@ -70,8 +70,8 @@ class TextStream:
             del self._pending_speech[:speech]
 
     def _take_text(self, count: int) -> list[Tensor]:
-        taken, self._pending_text = self._pending_text[:count], self._pending_text[count:]
-        return taken
+        ids, self._pending_text = self._pending_text[:count], self._pending_text[count:]
+        return ids
 
     def _may_speak(self) -> bool:
         """True when decoding can go on; takes five text ids where a round starts.
@@ -85,8 +85,8 @@ class TextStream:
         count = self._lm.dims.mix[0]
         if len(self._pending_text) < count:
             return False
-        taken = self._take_text(count)
-        self._input = taken if after_fill else self._input + taken
+        ids = self._take_text(count)
+        self._input = ids if after_fill else self._input + ids
         return True
 
     def _until_fill(self) -> Iterator[int]:
@@ -123,8 +123,8 @@ class TextStream:
         """Of the prompt's speech what no text was left for: behind the task mark, as where all text
         is known (upstream drops it).
         """
-        left, self._pending_speech = self._pending_speech, []
-        return left
+        leftover, self._pending_speech = self._pending_speech, []
+        return leftover
 
     def _forward(self) -> Tensor:
         x = torch.cat(self._input, 1)

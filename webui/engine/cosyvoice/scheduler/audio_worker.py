@@ -32,7 +32,7 @@ class FlowBatchItem:
 
     request_state: RequestState
     segment: SegmentState
-    known: list[int]
+    token_ids: list[int]
     is_over: bool
     ids: int = 0
     wave: np.ndarray | None = None
@@ -90,9 +90,9 @@ class AudioWorker:
             try:
                 self._make(jobs)
             finally:
-                self._made(jobs)
+                self._notify_lm(jobs)
 
-    def _made(self, jobs: list[RequestState]) -> None:
+    def _notify_lm(self, jobs: list[RequestState]) -> None:
         with self._scheduler.lock:
             if self._scheduler.first_made in jobs:
                 self._scheduler.first_made = None
@@ -173,10 +173,10 @@ class AudioWorker:
 
     def _shape(self, request_state: RequestState) -> Hashable:
         segment = request_state.segments[request_state.sounding]
-        n_ids, is_over = self._known(request_state, segment)
+        n_ids, is_over = self._n_known(request_state, segment)
         return (segment.flow or request_state.voice.flow).shape(n_ids, is_over)
 
-    def _known(self, request_state: RequestState, segment: SegmentState) -> tuple[int, bool]:
+    def _n_known(self, request_state: RequestState, segment: SegmentState) -> tuple[int, bool]:
         """Ids that the next piece is told of, and whether no more will come."""
         needed, n_available = request_state.needed(segment), len(segment.source.ids)
         is_over = segment.source.is_over and n_available < needed
@@ -230,7 +230,7 @@ class AudioWorker:
     def _piece(self, request_state: RequestState) -> FlowBatchItem:
         """With the lock held."""
         segment = request_state.segments[request_state.sounding]
-        count, is_over = self._known(request_state, segment)
+        count, is_over = self._n_known(request_state, segment)
         if not segment.mels:
             request_state.begin_hop()
         return FlowBatchItem(request_state, segment, segment.source.ids[:count], is_over)
@@ -254,7 +254,7 @@ class AudioWorker:
 
         Where they fail together each is asked alone, and only those fail that still do.
         """
-        batch = [piece for piece in pieces if piece.known]
+        batch = [piece for piece in pieces if piece.token_ids]
         if not batch:
             return pieces
         before = [
@@ -264,7 +264,7 @@ class AudioWorker:
         try:
             self.calls += 1
             mels = self._model.flow_batch(
-                [(piece.segment.flow, piece.known, piece.is_over) for piece in batch]
+                [(piece.segment.flow, piece.token_ids, piece.is_over) for piece in batch]
             )
         except Exception as error:
             if len(pieces) > 1:
@@ -277,7 +277,7 @@ class AudioWorker:
         for piece, mel, (computed, emitted) in zip(batch, mels, before, strict=True):
             segment, done = (
                 piece.segment,
-                len(piece.known) - (0 if piece.is_over else piece.request_state.hops.ahead),
+                len(piece.token_ids) - (0 if piece.is_over else piece.request_state.hops.ahead),
             )
             segment.mels.append(mel)
             piece.ids, segment.done = done - segment.done, done

@@ -62,12 +62,12 @@ class LMWorker:
                 for request_state in speaking
                 if request_state.is_first and request_state is not first
             ]
-        found = (
+        candidates = (
             (request_state, *request_state.next_decode_segment()) for request_state in speaking
         )
         return [
             (request_state, segment)
-            for request_state, segment, has_room in found
+            for request_state, segment, has_room in candidates
             if has_room and segment.source.can_step
         ]
 
@@ -81,11 +81,11 @@ class LMWorker:
             and work
             and not any(request_state.is_first for request_state, _ in work)
         ):
-            others = sum(
+            n_expected = sum(
                 request_state.is_waited_for and request_state.next_decode_segment()[0] is not None
                 for request_state in self._scheduler.speaking
             )
-            if others > len(work):
+            if n_expected > len(work):
                 self._scheduler.ids_wanted.wait(self._profile.batch_wait_s)
                 work = self._workable()
         return work
@@ -140,12 +140,12 @@ class LMWorker:
             except Exception as error:
                 self._fail(request_state, error)
         took = time.perf_counter() - began
-        self.steps, self.rows, each = (
+        self.steps, self.rows, step_s = (
             self.steps + count,
             self.rows + count * len(rows),
             took / (count * len(rows)),
         )
-        self.s_per_id += 0.05 * (each - self.s_per_id) if self.s_per_id else each
+        self.s_per_id += 0.05 * (step_s - self.s_per_id) if self.s_per_id else step_s
         self._tell(rows, "tokens", took)
 
     def _one_by_one(self, rows: Turn, error: Exception) -> None:

@@ -78,7 +78,7 @@ class RequestState:
         self.error: KaikouError | None = None
         self.computed_frames = self.emitted_frames = 0
         self._ready = threading.Condition(scheduler.lock)
-        self._made: Chunk | None = None
+        self._chunk: Chunk | None = None
         self._number = self._start = 0
         self._noted: dict[str, float] = {}
         self._cost: dict[str, float] = {}
@@ -101,14 +101,14 @@ class RequestState:
 
     def _take(self) -> Chunk:
         with self.scheduler.lock:
-            self._ready.wait_for(lambda: self._made is not None or self.error is not None)
+            self._ready.wait_for(lambda: self._chunk is not None or self.error is not None)
             if self.error is not None:
                 error, self.error = (
                     self.error,
                     None,
                 )  # an error that knows its request by its traceback would keep it alive
                 raise error
-            chunk, self._made = self._made, None
+            chunk, self._chunk = self._chunk, None
             self.dry_s = max(self.dry_s, time.monotonic()) + len(chunk.samples) / self.rate
             if chunk.last:
                 self.end(None)
@@ -135,7 +135,7 @@ class RequestState:
             self.scheduler.speaking.remove(self)
         for segment in self.segments:
             segment.source.free()
-        self.segments, self._made = [], None
+        self.segments, self._chunk = [], None
         self._ready.notify_all()
         self.scheduler.wake()
 
@@ -148,7 +148,7 @@ class RequestState:
     @property
     def is_waited_for(self) -> bool:
         """Its reader has taken all there is."""
-        return self._made is None
+        return self._chunk is None
 
     def due_s(self) -> float:
         """When the next chunk is wanted: the first soon after birth, the others when the listener
@@ -210,7 +210,7 @@ class RequestState:
         if len(wave):
             segment.has_sounded = True
             cost, self._cost = MappingProxyType(self._cost), {}
-            self._made = Chunk(
+            self._chunk = Chunk(
                 self._number,
                 np.ascontiguousarray(wave, np.float32),
                 self._start,

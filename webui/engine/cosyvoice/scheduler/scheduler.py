@@ -62,7 +62,7 @@ class Scheduler(Generic[RequestT]):
         self.orders: list[PrefillJob] = []
         self.first_made: RequestT | None = None  # whose first sound is being made now
         self.fault: KaikouError | None = None  # why nobody speaks any more
-        self._left: SimpleQueue[RequestT | None] = SimpleQueue()
+        self._leaving: SimpleQueue[RequestT | None] = SimpleQueue()
 
     def submit(self, request_state: RequestT) -> None:
         with self.lock:
@@ -77,11 +77,11 @@ class Scheduler(Generic[RequestT]):
 
     def leave(self, request_state: RequestT) -> None:
         """Its reader has gone. Takes no lock: `end_left` ends it, in a thread of its own."""
-        self._left.put(request_state)
+        self._leaving.put(request_state)
 
     def end_left(self) -> None:
         """Until nobody can speak any more."""
-        while (request_state := self._left.get()) is not None:
+        while (request_state := self._leaving.get()) is not None:
             with self.lock:
                 request_state.end(None)
             del request_state  # else it would be kept until the next one leaves
@@ -106,4 +106,4 @@ class Scheduler(Generic[RequestT]):
             for request_state in list(self.speaking):
                 request_state.end(self.fault.copy())
             self.wake()
-        self._left.put(None)
+        self._leaving.put(None)

@@ -72,9 +72,11 @@ class WaveStream:
         """
         mel = self.mel[..., self.sourced_frames - self.decoded_frames :]
         f0 = self.vocoder.f0(F.pad(mel, (0, F0_AHEAD)) if final else mel, self.tails)
-        each = self.vocoder.dims.frame_samples
+        frame_samples = self.vocoder.dims.frame_samples
         noise = (
-            None if self.noise is None else self.noise(self.sourced_frames * each, len(f0) * each)
+            None
+            if self.noise is None
+            else self.noise(self.sourced_frames * frame_samples, len(f0) * frame_samples)
         )
         excitation = self.vocoder.m_source(f0, noise, self.cycles)[:, 0]
         self.source = torch.cat([self.source, excitation.to(self.source)], 1)

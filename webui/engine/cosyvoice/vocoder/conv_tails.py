@@ -14,7 +14,7 @@ class Tails:
     """One per stream. `lead` is for layers without padding of their own."""
 
     def __init__(self):
-        self._kept: dict[nn.Conv1d, torch.Tensor] = {}
+        self._tails: dict[nn.Conv1d, torch.Tensor] = {}
 
     def lead(self, conv: nn.Conv1d, x: torch.Tensor) -> torch.Tensor:
         """x (1, channels, n), the layer's next columns, n of 1 or more, with those in front that
@@ -24,7 +24,7 @@ class Tails:
         width = (conv.kernel_size[0] - 1) * conv.dilation[0] + 1 - conv.stride[0]
         if not width:
             return x
-        tail = self._kept.get(conv)
+        tail = self._tails.get(conv)
         x = F.pad(x, (width - (conv.stride[0] > 1), 0)) if tail is None else torch.cat([tail, x], 2)
-        self._kept[conv] = x[..., -width:].clone()
+        self._tails[conv] = x[..., -width:].clone()
         return x

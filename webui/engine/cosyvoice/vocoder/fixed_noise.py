@@ -46,30 +46,30 @@ class FixedNoise:
         )  # the fundamental's is not used, and the others are heard nowhere
         self.phases[:, 0] = 0
         self._random, self._states, self._lock = random, [random.get_state()], threading.Lock()
-        self._drawn: tuple[int, torch.Tensor] | None = None
+        self._cached_block: tuple[int, torch.Tensor] | None = None
 
     def at(self, start: int, count: int) -> torch.Tensor:
         """The samples start..start+count of the utterance, (count, 9) float32 in 0..1."""
         blocks = range(start // BLOCK, -(-(start + count) // BLOCK))
         with self._lock:
-            drawn = [self._block(block) for block in blocks]
+            parts = [self._block(block) for block in blocks]
         offset = start - blocks.start * BLOCK
-        return torch.cat(drawn)[offset : offset + count] if drawn else torch.zeros(0, HARMONICS)
+        return torch.cat(parts)[offset : offset + count] if parts else torch.zeros(0, HARMONICS)
 
     def _block(self, block: int) -> torch.Tensor:
         """The last one is kept: neighbouring pieces of a stream mostly share it."""
-        if self._drawn is None or self._drawn[0] != block:
+        if self._cached_block is None or self._cached_block[0] != block:
             while len(self._states) <= block:
                 self._draw(len(self._states) - 1)
-            self._drawn = block, self._draw(block)
-        return self._drawn[1]
+            self._cached_block = block, self._draw(block)
+        return self._cached_block[1]
 
     def _draw(self, block: int) -> torch.Tensor:
         self._random.set_state(self._states[block])
-        drawn = torch.rand(BLOCK, HARMONICS, generator=self._random)
+        noise = torch.rand(BLOCK, HARMONICS, generator=self._random)
         if block + 1 == len(self._states):
             self._states.append(self._random.get_state())
-        return drawn
+        return noise
 
 
 @lru_cache(maxsize=1)

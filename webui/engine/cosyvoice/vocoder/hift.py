@@ -107,7 +107,7 @@ class Halves:
     """
 
     def __init__(self, pool: Executor | None):
-        self._pool, self._begun = pool, []
+        self._pool, self._futures = pool, []
 
     def elsewhere(
         self, work: Callable[..., torch.Tensor], *args: object
@@ -115,14 +115,14 @@ class Halves:
         """What gives the result, or waits for it."""
         if self._pool is None:
             return partial(work, *args)
-        self._begun.append(self._pool.submit(torch.inference_mode()(work), *args))
-        return self._begun[-1].result
+        self._futures.append(self._pool.submit(torch.inference_mode()(work), *args))
+        return self._futures[-1].result
 
     def __enter__(self) -> Halves:
         return self
 
     def __exit__(self, *fault: object) -> None:
-        wait(self._begun)  # when one half fails the other is not left behind
+        wait(self._futures)  # when one half fails the other is not left behind
 
 
 def _source_down(channels: int, rate: int) -> nn.Conv1d:
@@ -186,11 +186,13 @@ class HiftLayers(nn.Module):
         self, stage: int, x: torch.Tensor, spectrum: torch.Tensor, lead: Lead = as_it_is
     ) -> torch.Tensor:
         """x of a stage and the excitation's spectrum -> what goes to the next one"""
-        x += self.heard(stage, spectrum, lead)
+        x += self.source_features(stage, spectrum, lead)
         with Halves(self.beside) as halves:
             return self.shared(stage, x, halves.elsewhere, lead)
 
-    def heard(self, stage: int, spectrum: torch.Tensor, lead: Lead = as_it_is) -> torch.Tensor:
+    def source_features(
+        self, stage: int, spectrum: torch.Tensor, lead: Lead = as_it_is
+    ) -> torch.Tensor:
         """What a stage adds of the excitation."""
         down = self.source_downs[stage]
         return self.source_resblocks[stage](down(lead(down, spectrum)), lead)
@@ -264,7 +266,9 @@ class WaveDecoder(HiftLayers):
         )
         spectrum = torch.cat([spectrum.real, spectrum.imag], 1).to(mel.dtype)
         with Halves(self.beside) as halves:
-            source_parts = [halves.elsewhere(self.heard, i, spectrum) for i in range(len(self.ups))]
+            source_parts = [
+                halves.elsewhere(self.source_features, i, spectrum) for i in range(len(self.ups))
+            ]
             x = self.conv_pre(mel)
             for i, up in enumerate(self.ups):
                 x = up(F.leaky_relu(x, 0.1))

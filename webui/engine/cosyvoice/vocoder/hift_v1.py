@@ -40,13 +40,13 @@ class SteppedSource(Source):
 
     def start(self, seed: int | None) -> torch.Tensor:
         """(9,) cycles; the fundamental's is 0."""
-        drawn = (
+        cycles = (
             np.zeros(HARMONICS)
             if seed is None
             else random_numbers(seed, PHASES).uniform(-0.5, 0.5, HARMONICS)
         )
-        drawn[0] = 0.0
-        return torch.from_numpy(drawn)
+        cycles[0] = 0.0
+        return torch.from_numpy(cycles)
 
     def _steps(self, f0: torch.Tensor) -> torch.Tensor:
         """(..., frames, 9) fp64: cycles from one sample to the next."""
@@ -59,11 +59,11 @@ class SteppedSource(Source):
     def waves(
         self, f0: torch.Tensor, before: torch.Tensor, is_start: bool | torch.Tensor = False
     ) -> torch.Tensor:
-        steps, each = self._steps(f0), self.dims.frame_samples
+        steps, frame_samples = self._steps(f0), self.dims.frame_samples
         before = before[..., None, :]
-        ends = (steps * each).cumsum(-2) + before
+        ends = (steps * frame_samples).cumsum(-2) + before
         starts = torch.cat([before, ends[..., :-1, :]], -2)
-        within = torch.arange(1, each + 1, dtype=torch.float64, device=f0.device)
+        within = torch.arange(1, frame_samples + 1, dtype=torch.float64, device=f0.device)
         phase = starts[..., None, :] + within[:, None] * steps[..., None, :]
         return (2 * math.pi * (phase.flatten(-3, -2) % 1.0)).sin() * SINE_LEVEL
 

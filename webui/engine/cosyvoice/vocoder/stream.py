@@ -21,26 +21,26 @@ from .source import noise_at
 class ContextWindow:
     """Frames around what is emitted.
 
-    `left` costs work, `held` costs delay; `first_held` is that of the first sound, where delay
+    `left` costs work, `right` costs delay; `first_right` is that of the first sound, where delay
     counts most and there is only one seam to pay for it.
     """
 
     left: int
-    held: int
-    first_held: int
+    right: int
+    first_right: int
 
     def __post_init__(self):
-        if self.left < 0 or min(self.held, self.first_held) <= REACH_FRAMES:
+        if self.left < 0 or min(self.right, self.first_right) <= REACH_FRAMES:
             raise ValueError(
-                f"held must be above {REACH_FRAMES}, or the phase is not final yet; got {self}"
+                f"right must be above {REACH_FRAMES}, or the phase is not final yet; got {self}"
             )
 
 
 # rms of the difference from one shot, measured on the golden mels with hops of 20 to 50 frames:
 # STEADY 0.06-0.11 % (nearly all of it at the first seam) for a tenth less work and 80 ms less delay
 # than FULL, which is at the rounding floor, 0.001-0.025 %
-STEADY = ContextWindow(left=10, held=10, first_held=8)
-FULL = ContextWindow(left=16, held=14, first_held=14)
+STEADY = ContextWindow(left=10, right=10, first_right=8)
+FULL = ContextWindow(left=16, right=14, first_right=14)
 
 
 class VocoderState:
@@ -67,20 +67,26 @@ class VocoderState:
         new = mel.reshape(-1, MEL_BANDS).to(self.vocoder.conv_pre.weight).mT[None]
         self.mel = new if self.mel is None else torch.cat([self.mel, new], 2)
         end = self.first + self.mel.shape[2]
-        ready = end if final else end - (self.reach.held if self.emitted else self.reach.first_held)
+        ready = (
+            end if final else end - (self.reach.right if self.emitted else self.reach.first_right)
+        )
         if ready <= self.emitted:
             return torch.zeros(0)
         f0 = self.vocoder.f0(self.mel)[self.window - self.first :]
-        each = self.vocoder.dims.frame_samples
+        frame_samples = self.vocoder.dims.frame_samples
         noise = (
             None
             if self.seed is None
-            else noise_at(self.seed, self.window * each, (end - self.window) * each)
+            else noise_at(
+                self.seed, self.window * frame_samples, (end - self.window) * frame_samples
+            )
         )
         source = self.vocoder.m_source(f0, noise, self.cycles).to(self.mel)
         wave = self.vocoder.decode(self.mel[..., self.window - self.first :], source).float().cpu()
         self.decoded_frames += end - self.window
-        wave = wave[(self.emitted - self.window) * each : (ready - self.window) * each]
+        wave = wave[
+            (self.emitted - self.window) * frame_samples : (ready - self.window) * frame_samples
+        ]
         self.emitted = ready
         self._move(f0)
         return wave
