@@ -220,8 +220,8 @@ class TextSource:
 class TextSourceStream:
     """The chunks of one request, one run of its text after the other.
 
-    `next()` only while `text_source.can_step`; the last chunk is empty, since nobody knows that a chunk
-    is the last one before the writer has said so.
+    `next()` only while `text_source.can_step`; the last chunk is empty, since nobody knows that a
+    chunk is the last one before the writer has said so.
     """
 
     def __init__(

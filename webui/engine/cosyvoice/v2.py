@@ -187,6 +187,15 @@ class CosyVoice2:
         """Arguments of VoiceState.create behind the model."""
         return VoiceState.create(self.flow, *args, **named)
 
+    @classmethod
+    def costs(cls, spec: ModelSizesV2, device_config: DeviceConfig) -> MemoryEstimate:
+        """For the memory plan, before anything is loaded."""
+        per_frame = cls.flow_dims.of(spec.flow).bytes_per_frame(device_config.store.itemsize)
+        per_s = FRAMES_PER_S * per_frame
+        return MemoryEstimate(
+            int(VOICE_S * per_s), int(STREAM_S * per_s), converted.memory(spec.lm)
+        )
+
     def new_wave_stream(self, seed: int) -> VocoderState:
         """A new stream of the vocoder."""
         return VocoderState(self.vocoder, seed)
@@ -281,11 +290,6 @@ def presets(root: Path, frames_per_id: int | None = FRAMES_PER_ID) -> dict[str, 
     }
 
 
-def costs(spec: ModelSizesV2, device_config: DeviceConfig) -> MemoryEstimate:
-    per_s = FRAMES_PER_S * FlowDims.of(spec.flow).bytes_per_frame(device_config.store.itemsize)
-    return MemoryEstimate(int(VOICE_S * per_s), int(STREAM_S * per_s), converted.memory(spec.lm))
-
-
 SPEC = ModelSpec(
     engine=GENERATIONS[YAML].engine,
     title=GENERATIONS[YAML].title,
@@ -305,6 +309,6 @@ SPEC = ModelSpec(
     steps=(EULER_STEPS, 7, 5),
     first_hops=(25, 10),
     read_spec=read_spec,
-    costs=costs,
+    costs=CosyVoice2.costs,
     load=CosyVoice2.load,
 )

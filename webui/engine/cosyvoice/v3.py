@@ -4,17 +4,14 @@ places.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from ...types import CONVERT, MODES, SpeechRequest
 from ..registry import GENERATIONS
 from .checkpoint_v3 import PARTS, REINFORCED
-from .config import CONFIG, ModelSizesV2
 from .config_v3 import YAML, read_spec
-from .device import DeviceConfig
-from .flow.dims import EULER_STEPS
 from .flow.dit_dims import DitDims
 from .flow.dit_flow import DitFlow
 from .frontend.audio_features import MEL_HOP_SAMPLES, OUTPUT_HZ, log_mel
@@ -23,10 +20,9 @@ from .frontend.prompt_builder_v3 import PromptBuilderV3
 from .frontend.prompt_cache import CachedPrompt
 from .frontend.prompt_encoder import SPEAKER_ONNX, PromptEncoderConfig
 from .frontend.tokenizer_v3 import TAGS, TokenizerV3
-from .int8 import converted
-from .memory_plan import STREAM_S, VOICE_S
-from .model_spec import Capabilities, MemoryEstimate, ModelSpec
-from .v2 import FRAMES_PER_S, CosyVoice2
+from .model_spec import Capabilities, ModelSpec
+from .v2 import SPEC as SPEC_V2
+from .v2 import CosyVoice2
 from .vocoder.causal_hift import CausalVocoder
 from .vocoder.causal_stream import FADE_SAMPLES, WaveStream
 from .vocoder.fixed_noise import fixed_noise
@@ -82,32 +78,19 @@ class CosyVoice3(CosyVoice2):
         return PromptBuilderV3(self, voice, request)
 
 
-def costs(spec: ModelSizesV2, device_config: DeviceConfig) -> MemoryEstimate:
-    per_s = FRAMES_PER_S * DitDims.of(spec.flow).bytes_per_frame(device_config.store.itemsize)
-    return MemoryEstimate(int(VOICE_S * per_s), int(STREAM_S * per_s), converted.memory(spec.lm))
-
-
-SPEC = ModelSpec(
+SPEC = replace(
+    SPEC_V2,
     engine=GENERATIONS[YAML].engine,
     title=GENERATIONS[YAML].title,
     code="3",
     prompt_code="2",
     yaml=YAML,
     components=PARTS,
-    required=(
-        YAML,
-        CONFIG,
-        "CosyVoice-BlankEN/vocab.json",
-        "CosyVoice-BlankEN/merges.txt",
-        SPEAKER_ONNX,
-        TOKENIZER_ONNX,
-    ),
+    required=(YAML, *SPEC_V2.required[1:-1], TOKENIZER_ONNX),
     clip_encoders=(SPEAKER_ONNX, TOKENIZER_ONNX),
     reinforced=REINFORCED,
-    steps=(EULER_STEPS, 7, 5),
-    first_hops=(25, 10),
     read_spec=read_spec,
-    costs=costs,
+    costs=CosyVoice3.costs,
     load=CosyVoice3.load,
     cautions=cautions,
 )

@@ -59,9 +59,9 @@ class ChildProcess:
     """Must be made in a thread that outlives it: Linux ends the process together with the thread
     that made it.
 
-    told(words): what the process says unasked, called in the reading thread. `beats` counts its
-    signs of life. `text_callbacks`: streams whose text is still arriving, by number; called when the engine
-    wants more of it.
+    on_message(words): what the process says unasked, called in the reading thread. `beats` counts
+    its signs of life. `text_callbacks`: of streams whose text is still arriving, by number; called
+    when the engine wants more of it.
     """
 
     def __init__(
