@@ -112,7 +112,7 @@ class JobStore:
         self._db = Database(root / "jobs.sqlite", 3, TABLES, changes=CHANGES)
         self._clock = clock
         self._lock_file = root / "jobs.lock"
-        self._lock_file: IO | None = None
+        self._lock_handle: IO | None = None
 
     # ---- which process works ---------------------------------------------------------------------
     def hold(self) -> bool:
@@ -120,7 +120,7 @@ class JobStore:
 
         The lock goes with the process, however it ends.
         """
-        if self._lock_file is not None:
+        if self._lock_handle is not None:
             return True
         try:
             make_folder(self._lock_file.parent)
@@ -133,7 +133,7 @@ class JobStore:
         except BlockingIOError:
             lock.close()
             return False
-        self._lock_file = lock
+        self._lock_handle = lock
         return True
 
     def reclaim(self) -> int:
@@ -153,9 +153,9 @@ class JobStore:
 
     def close(self) -> None:
         self._db.close()
-        if self._lock_file is not None:
-            self._lock_file.close()
-            self._lock_file = None
+        if self._lock_handle is not None:
+            self._lock_handle.close()
+            self._lock_handle = None
 
     # ---- jobs ------------------------------------------------------------------------------------
     def add(
