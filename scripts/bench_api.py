@@ -45,26 +45,26 @@ class Wire:
 
     def __init__(self, url: str):
         host, port = url.removeprefix("http://").split(":")
-        self.host, self.held = f"{host}:{port}", b""
+        self.host, self._buffer = f"{host}:{port}", b""
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def more(self) -> None:
-        got = self.socket.recv(1 << 16)
-        if not got:
+        data = self.socket.recv(1 << 16)
+        if not data:
             raise ConnectionError("the studio hung up")
-        self.held += got
+        self._buffer += data
 
     def until(self, mark: bytes) -> bytes:
-        while mark not in self.held:
+        while mark not in self._buffer:
             self.more()
-        head, _, self.held = self.held.partition(mark)
+        head, _, self._buffer = self._buffer.partition(mark)
         return head
 
     def take(self, n: int) -> bytes:
-        while len(self.held) < n:
+        while len(self._buffer) < n:
             self.more()
-        data, self.held = self.held[:n], self.held[n:]
+        data, self._buffer = self._buffer[:n], self._buffer[n:]
         return data
 
 

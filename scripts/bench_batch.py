@@ -92,9 +92,9 @@ async def line(http: httpx.AsyncClient, text: str, seed: int) -> float:
     return seconds_of(answer.content)
 
 
-async def batch(http: httpx.AsyncClient, some: list[str], seed: int) -> float:
+async def batch(http: httpx.AsyncClient, texts: list[str], seed: int) -> float:
     answer = await http.post(
-        "/v2/synthesize/batch", json={"texts": some, "voice": VOICE, "seed": seed}
+        "/v2/synthesize/batch", json={"texts": texts, "voice": VOICE, "seed": seed}
     )
     answer.raise_for_status()
     with zipfile.ZipFile(io.BytesIO(answer.content)) as z:
@@ -108,29 +108,28 @@ async def all_of(url: str, asks: list, in_flight: int) -> tuple[list[float], flo
         base_url=url, timeout=600, limits=httpx.Limits(max_connections=in_flight)
     ) as http:
 
-        async def one(ask) -> None:
+        async def send(ask) -> None:
             nonlocal audio_s, failed
             async with gate:
                 began = time.monotonic()
                 try:
-                    got = await ask(http)
-                    audio_s += (
-                        got  # not in one line: what is added to must not be read before the wait
-                    )
+                    # not in one line: what is added to must not be read before the wait
+                    seconds = await ask(http)
+                    audio_s += seconds
                 except httpx.HTTPError as error:
                     failed += 1
                     print("error:", error, file=sys.stderr)
                 took.append(1000 * (time.monotonic() - began))
 
-        await asyncio.gather(*map(one, asks))
+        await asyncio.gather(*map(send, asks))
     return took, audio_s, failed
 
 
-def synchronous(url: str, some: list[str], seed: int) -> tuple[list[float], float, int]:
+def synchronous(url: str, texts: list[str], seed: int) -> tuple[list[float], float, int]:
     """As a script without asyncio does it: one call, and the next when its answer is there."""
     took, audio_s = [], 0.0
     with httpx.Client(base_url=url, timeout=600) as http:
-        for i, text in enumerate(some):
+        for i, text in enumerate(texts):
             began = time.monotonic()
             answer = http.post(
                 "/v1/audio/speech",
@@ -285,15 +284,16 @@ def measured(kind: str, size: int, in_flight: int, pid: int, work) -> Row:
     )
 
 
-def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[int]):
+def rows(url: str, pid: int, lines: list[str], sizes: list[int], flights: list[int]):
     """Seeds go on from row to row: nothing is made of what an earlier one kept."""
     serial = iter(range(1000, 1 << 30, 10_000))
     seed = next(serial)
-    yield measured("one at a time", 1, 1, pid, lambda: synchronous(url, some, seed))
+    yield measured("one at a time", 1, 1, pid, lambda: synchronous(url, lines, seed))
     for n in flights:
         first = next(serial)
         asks = [
-            lambda http, t=t, i=i, first=first: line(http, t, first + i) for i, t in enumerate(some)
+            lambda http, t=t, i=i, first=first: line(http, t, first + i)
+            for i, t in enumerate(lines)
         ]
         yield measured(
             "async single", 1, n, pid, lambda asks=asks, n=n: asyncio.run(all_of(url, asks, n))
@@ -302,8 +302,10 @@ def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[in
         for n in flights:
             first = next(serial)
             asks = [
-                lambda http, part=some[i : i + size], i=i, first=first: batch(http, part, first + i)
-                for i in range(0, len(some), size)
+                lambda http, part=lines[i : i + size], i=i, first=first: batch(
+                    http, part, first + i
+                )
+                for i in range(0, len(lines), size)
             ]
             yield measured(
                 "async batch",

@@ -83,11 +83,11 @@ class _Ended(httpx.AsyncByteStream):
 
 # ---- the ways ------------------------------------------------------------------------------------
 def synchronous(
-    url: str, some: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
+    url: str, texts: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
 ) -> tuple[list[float], float, int]:
     """Latencies in ms, seconds of sound, failures."""
     took, audio_s, tts = [], 0.0, TTS(url)
-    for i, text in enumerate(some):
+    for i, text in enumerate(texts):
         began = time.monotonic()
         if is_fresh:
             tts.close()
@@ -101,7 +101,7 @@ def synchronous(
 
 
 def asynchronous(
-    url: str, some: list[str], seed: int, batch: int, in_flight: int
+    url: str, texts: list[str], seed: int, batch: int, in_flight: int
 ) -> tuple[list[float], float, int]:
     async def run():
         timed = Timed(
@@ -111,7 +111,7 @@ def asynchronous(
         async with AsyncBatchClient(
             url, in_flight=in_flight, batch=batch, seed=seed, transport=timed
         ) as client:
-            async for result in client.results(some, voice=VOICE):
+            async for result in client.results(texts, voice=VOICE):
                 audio_s += result.seconds
                 if result.error is not None:
                     failed += 1
@@ -136,12 +136,12 @@ def spent_s(pid: int) -> dict[int, float]:
 
 
 def measured(way: str, in_flight: int, pid: int, n: int, work) -> Row:
-    before, mine = spent_s(pid), time.process_time()
+    before, own_s = spent_s(pid), time.process_time()
     with Peak(pid) as peak:
         began = time.monotonic()
         took, audio_s, failed = work()
         s = time.monotonic() - began
-    client_s, after = time.process_time() - mine, spent_s(pid)
+    client_s, after = time.process_time() - own_s, spent_s(pid)
     server_s = after[pid] - before[pid]
     engine_s = sum(after.values()) - sum(before.get(p, 0.0) for p in after) - server_s
     ceiling = audio_s * len(os.sched_getaffinity(0)) / max(1e-9, client_s + server_s + engine_s)
@@ -161,18 +161,18 @@ def measured(way: str, in_flight: int, pid: int, n: int, work) -> Row:
     )
 
 
-def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[int]):
+def rows(url: str, pid: int, lines: list[str], sizes: list[int], flights: list[int]):
     seeds = iter(range(1000, 1 << 30, 10_000))
-    n = len(some)
+    n = len(lines)
     synchronous(
-        url, some[:8], next(seeds)
+        url, lines[:8], next(seeds)
     )  # workers, connections and caches are warm for all alike
-    yield measured("sync", 1, pid, n, lambda: synchronous(url, some, next(seeds)))
+    yield measured("sync", 1, pid, n, lambda: synchronous(url, lines, next(seeds)))
     yield measured(
-        "sync fresh", 1, pid, n, lambda: synchronous(url, some, next(seeds), is_fresh=True)
+        "sync fresh", 1, pid, n, lambda: synchronous(url, lines, next(seeds), is_fresh=True)
     )
     yield measured(
-        "sync paced", 1, pid, n, lambda: synchronous(url, some, next(seeds), is_paced=True)
+        "sync paced", 1, pid, n, lambda: synchronous(url, lines, next(seeds), is_paced=True)
     )
     for size in (1, *sizes):
         for in_flight in flights:
@@ -182,7 +182,7 @@ def rows(url: str, pid: int, some: list[str], sizes: list[int], flights: list[in
                 pid,
                 n,
                 lambda size=size, in_flight=in_flight: asynchronous(
-                    url, some, next(seeds), size, in_flight
+                    url, lines, next(seeds), size, in_flight
                 ),
             )
 
@@ -208,7 +208,9 @@ def main() -> None:
     p.add_argument("--json", metavar="FILE")
     args = p.parse_args()
     pieces = texts(args.lines * args.sentences)
-    some = [" ".join(pieces[i : i + args.sentences]) for i in range(0, len(pieces), args.sentences)]
+    lines = [
+        " ".join(pieces[i : i + args.sentences]) for i in range(0, len(pieces), args.sentences)
+    ]
     if args.workers:
         os.environ["KAIKOU_WORKERS"] = str(args.workers)
     result_rows: list[Row] = []
@@ -224,7 +226,7 @@ def main() -> None:
         for r in rows(
             url,
             pid,
-            some,
+            lines,
             [int(x) for x in args.batch.split(",")],
             [int(x) for x in args.in_flight.split(",")],
         ):

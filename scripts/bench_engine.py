@@ -131,18 +131,18 @@ def measure(
             return floor.speak(count, seed)
 
         floor.speak(min(WARM_IDS, count), 1)
-        ours, theirs = Round(), Round()
+        own, baseline = Round(), Round()
         if with_baseline and not turn:
             with_all_cores(args, lambda: recomputed(model, prompt, min(WARM_IDS, count), 1))
         for n in range(args.times):
-            ours.add(closed(speak, 1, 1, 2 + n))
+            own.add(closed(speak, 1, 1, 2 + n))
             say(
                 f"  stages, hop {hop}, {n + 1}/{args.times}: first chunk"
-                f" {1000 * ours.runs[-1].first_s:.0f} ms, {ours.runs[-1].wall_s:.1f} s for"
-                f" {ours.runs[-1].audio_s:.1f} s of sound"
+                f" {1000 * own.runs[-1].first_s:.0f} ms, {own.runs[-1].wall_s:.1f} s for"
+                f" {own.runs[-1].audio_s:.1f} s of sound"
             )
             if with_baseline and not turn:
-                theirs.add(
+                baseline.add(
                     with_all_cores(
                         args,
                         lambda n=n: closed(
@@ -152,15 +152,21 @@ def measure(
                 )
                 say(
                     f"  {PUBLISHED}, {n + 1}/{args.times}: first chunk"
-                    f" {1000 * theirs.runs[-1].first_s:.0f} ms, {theirs.runs[-1].wall_s:.1f} s"
+                    f" {1000 * baseline.runs[-1].first_s:.0f} ms, {baseline.runs[-1].wall_s:.1f} s"
                 )
-        if theirs.runs:
+        if baseline.runs:
             rows.append(
-                row(theirs, variant=PUBLISHED, users=1, hop=model.flow.dims.chunk_size, **named)
+                row(
+                    baseline,
+                    variant=PUBLISHED,
+                    users=1,
+                    hop=model.flow.dims.chunk_size,
+                    **named,
+                )
             )
         extra = {"hop": hop, **named, "voice_s": floor.voice_s}
         for users in args.users:
-            done = ours if users == 1 else closed(speak, users, args.times, 100)
+            done = own if users == 1 else closed(speak, users, args.times, 100)
             rows.append(row(done, variant="stages", users=users, **extra))
             say(f"  {users} users: {summary(rows[-1])}")
         for rate in args.poisson:
@@ -222,18 +228,18 @@ def ratios(rows: Sequence[dict]) -> list[dict]:
     baselines = [r for r in rows if r["variant"] == PUBLISHED and "rtf" in r]
     if not baselines:
         return []
-    theirs = next((r for r in baselines if r["precision"] == "fp32"), baselines[0])
+    baseline = next((r for r in baselines if r["precision"] == "fp32"), baselines[0])
     out = []
-    for ours in (r for r in rows if r["variant"] == "stages" and r["users"] == 1 and "rtf" in r):
+    for own_row in (r for r in rows if r["variant"] == "stages" and r["users"] == 1 and "rtf" in r):
         out.append(
             {
-                "precision": ours["precision"],
-                "steps": ours["steps"],
-                "hop": ours["hop"],
-                "baseline": theirs["precision"],
-                "first_chunk": theirs["first_chunk_ms_p50"] / ours["first_chunk_ms_p50"],
-                "whole": theirs["rtf"] / ours["rtf"],
-                "cpu": theirs["cpu_s_per_audio_s"] / ours["cpu_s_per_audio_s"],
+                "precision": own_row["precision"],
+                "steps": own_row["steps"],
+                "hop": own_row["hop"],
+                "baseline": baseline["precision"],
+                "first_chunk": baseline["first_chunk_ms_p50"] / own_row["first_chunk_ms_p50"],
+                "whole": baseline["rtf"] / own_row["rtf"],
+                "cpu": baseline["cpu_s_per_audio_s"] / own_row["cpu_s_per_audio_s"],
             }
         )
         print(

@@ -69,7 +69,7 @@ def plain(family: str, size: str, place: DeviceConfig) -> Model:
         return kind.load(root, place)
 
 
-def drawn(model: Model, voice: PromptFeatures) -> tuple[list[int], torch.Tensor]:
+def draw_tokens(model: Model, voice: PromptFeatures) -> tuple[list[int], torch.Tensor]:
     """Ids of one seed, and the scores behind each, (IDS, rows)"""
     lm, ids, scores = model.lm, [], []
     past, opening = (
@@ -90,20 +90,20 @@ def drawn(model: Model, voice: PromptFeatures) -> tuple[list[int], torch.Tensor]
     return ids, torch.stack(scores)
 
 
-def spoken(model: Model) -> dict[str, torch.Tensor]:
+def synthesise(model: Model) -> dict[str, torch.Tensor]:
     """What each network makes of the same input: ids and scores, the mel of two hops, the wave of
     that mel.
     """
     voice, hop = model.warm_prompt(), model.model_spec.first_hops[0]
-    ids, scores = drawn(model, voice)
+    ids, scores = draw_tokens(model, voice)
     live = model.voice(voice, hop)
     while not live.is_ready:
         live.grow()
-    stream, known = live.begin(seed=1), (voice.speech_ids * 4)[: 2 * hop + 10]
+    stream, ids_fed = live.begin(seed=1), (voice.speech_ids * 4)[: 2 * hop + 10]
     mel = torch.cat(
         [
-            stream.step(known[: model.hops(hop, PROFILES["balanced"]).needed(0)]),
-            stream.step(known, True),
+            stream.step(ids_fed[: model.hops(hop, PROFILES["balanced"]).needed(0)]),
+            stream.step(ids_fed, True),
         ]
     )
     fixed = torch.randn(50, 80, generator=torch.Generator().manual_seed(4)).to(mel) - 4
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> dict:
     if args.device == "cpu":
         torch.set_num_threads(1)  # more only quarrel about memory
     model = plain(args.family, args.size, place)
-    expected = spoken(model)
+    expected = synthesise(model)
     began = time.perf_counter()
     fast = captured(
         model,
@@ -186,13 +186,13 @@ def main(arguments: list[str] | None = None) -> dict:
     timed = rows(
         fast, args.device, args.times
     )  # first: jobs that are left would not fit every size
-    got = spoken(fast)
-    same = (got.pop("ids") == expected.pop("ids")).long().cumprod(0).sum()  # they part for good
+    actual = synthesise(fast)
+    same = (actual.pop("ids") == expected.pop("ids")).long().cumprod(0).sum()  # they part for good
     report["same_ids"] = int(same)
-    got["lm"], expected["lm"] = got["lm"][: max(1, same)], expected["lm"][: max(1, same)]
+    actual["lm"], expected["lm"] = actual["lm"][: max(1, same)], expected["lm"][: max(1, same)]
     report["agreement"] = {
         name: float(
-            (got[name].float() - expected[name].float()).abs().max()
+            (actual[name].float() - expected[name].float()).abs().max()
             / expected[name].float().abs().max()
         )
         for name in expected

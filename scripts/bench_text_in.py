@@ -103,16 +103,16 @@ class Talk:
         """
         frames = 0
         while True:
-            got = self._ws.recv(60)
+            data = self._ws.recv(60)
             now = time.perf_counter()
-            if isinstance(got, bytes):
+            if isinstance(data, bytes):
                 if message_type == "sound":
                     return now, frames
                 frames += 1
-            elif (kind := json.loads(got)["type"]) == message_type:
+            elif (kind := json.loads(data)["type"]) == message_type:
                 return now, frames
             elif kind in ("error", "speech.failed"):
-                raise SystemExit(got)
+                raise SystemExit(data)
 
     def write(self, text: str) -> float:
         """Letter by letter; the last one when those before it have been read.
@@ -223,12 +223,12 @@ def main() -> None:
                     figures.setdefault(f"whole text to first byte, {language}", []).append(
                         whole_text(http, FIRST[language], args.voice, n, args.model)
                     )
-                for what, by_start in (
+                for label, by_start in (
                     ("cancel to silence", False),
                     ("new start to silence", True),
                 ):
                     took, late = silenced(talk, FIRST["zh"], REST["zh"], n, by_start)
-                    figures.setdefault(what, []).append(took)
+                    figures.setdefault(label, []).append(took)
                     frames.append(late)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, {args.url or args.engine}, model"

@@ -141,7 +141,7 @@ async def listen(ws, seq: int, params: dict, tally: Tally) -> float:
             {"op": "start", "seq": seq, "params": params, "rate": 24000, "credit": 24000 * 15}
         )
     )
-    first, rate, got, dry_until, was_queued = 0.0, 24000, 0, 0.0, False
+    first, rate, n_received, dry_until, was_queued = 0.0, 24000, 0, 0.0, False
     async for message in ws:
         now = time.monotonic()
         if isinstance(message, bytes):
@@ -151,14 +151,15 @@ async def listen(ws, seq: int, params: dict, tally: Tally) -> float:
             elif now > dry_until:
                 tally.underruns += 1
                 print(
-                    f"underrun: {(now - dry_until) * 1000:.0f} ms dry after {got / rate:.2f} s of"
-                    f" sound; this program itself woke {tally.late_since(dry_until - 0.2):.0f} ms"
+                    f"underrun: {(now - dry_until) * 1000:.0f} ms dry after"
+                    f" {n_received / rate:.2f} s of sound; this program itself woke"
+                    f" {tally.late_since(dry_until - 0.2):.0f} ms"
                     " late meanwhile",
                     file=sys.stderr,
                 )
                 dry_until = now
             n = (len(message) - FRAME.size) // 2
-            got += n
+            n_received += n
             dry_until += n / rate
             continue
         event = json.loads(message)
@@ -169,7 +170,7 @@ async def listen(ws, seq: int, params: dict, tally: Tally) -> float:
         elif event["op"] == "queued":
             was_queued = True
         elif event["op"] == "end":
-            tally.spoken_s += got / rate
+            tally.spoken_s += n_received / rate
             return max(0.0, dry_until - time.monotonic())
         elif event["op"] == "error":
             if event["code"] in ("busy", "rate_limited"):

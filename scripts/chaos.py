@@ -158,7 +158,7 @@ class Listener:
     url: str
     seed: int
     is_sounding: bool = False
-    told: list[tuple[float, str]] = field(
+    errors: list[tuple[float, str]] = field(
         default_factory=list
     )  # when an error came to a stream that sounded, and its code
     whole: int = 0
@@ -218,7 +218,7 @@ class Listener:
                 self.whole += 1
                 return 0.0
             if had_sound:
-                self.told.append((time.monotonic(), message["code"]))
+                self.errors.append((time.monotonic(), message["code"]))
             if not message.get("text"):
                 self.wrong.append(f"no sentence with {message['code']}")
             return min(message["retry"] or 1.0, 1.0)
@@ -230,7 +230,7 @@ class Page:
     """Asks for the page's state ten times a second, as an impatient visitor."""
 
     url: str
-    asked: int = 0
+    n_requests: int = 0
     failed: int = 0
     worst_s: float = 0.0
 
@@ -244,7 +244,7 @@ class Page:
                     is_good = http.get("/tts/health").status_code == 200
                 except httpx.TransportError:
                     is_good = False
-                self.asked += 1
+                self.n_requests += 1
                 self.failed += not is_good
                 self.worst_s = max(self.worst_s, time.monotonic() - began)
 
@@ -286,12 +286,12 @@ class Round:
         )
 
 
-def wait_for(what, limit_s: float):
+def wait_for(condition, limit_s: float):
     """What `what()` gives when it is true, else its last answer."""
     end = time.monotonic() + limit_s
-    while not (got := what()) and time.monotonic() < end:
+    while not (result := condition()) and time.monotonic() < end:
         time.sleep(0.02)
-    return got
+    return result
 
 
 def one_round(process: subprocess.Popen, url: str, listeners: list[Listener], fault: str) -> Round:
@@ -300,11 +300,11 @@ def one_round(process: subprocess.Popen, url: str, listeners: list[Listener], fa
     child = engine_of(process.pid)
     if child is None:
         raise RuntimeError("the engine's process is not there")
-    before, sounding = [len(x.told) for x in listeners], [x for x in listeners if x.is_sounding]
+    before, sounding = [len(x.errors) for x in listeners], [x for x in listeners if x.is_sounding]
     began = time.monotonic()
     os.kill(child, signal.SIGSTOP if fault == "freeze" else signal.SIGKILL)
     wait_for(
-        lambda: all(len(x.told) > n for x, n in zip(listeners, before) if x in sounding),
+        lambda: all(len(x.errors) > n for x, n in zip(listeners, before) if x in sounding),
         TOLD_FROZEN_S + 5,
     )
     wait_for(lambda: engine_of(process.pid) not in (None, child) and is_ready(url), 120)
@@ -312,7 +312,7 @@ def one_round(process: subprocess.Popen, url: str, listeners: list[Listener], fa
     new = [
         (at - began, code)
         for x, n in zip(listeners, before)
-        for at, code in x.told[n:]
+        for at, code in x.errors[n:]
         if x in sounding
     ]
     wait_for(lambda: not left_of(child), 2)
@@ -331,7 +331,7 @@ class Report:
     def broken(self) -> list[str]:
         out = [f"round {n}: {why}" for n, r in enumerate(self.rounds, 1) for why in r.broken()]
         out += (
-            [f"the page failed {self.page.failed} of {self.page.asked} times"]
+            [f"the page failed {self.page.failed} of {self.page.n_requests} times"]
             if self.page.failed
             else []
         )
@@ -442,7 +442,7 @@ def main(argv: list[str] | None = None) -> int:
     print(
         f"\n{len(report.rounds)} faults; worst told after a kill {max(kills, default=0):.2f} s;"
         f" worst ready {max(r.ready_s for r in report.rounds):.1f} s; page asked"
-        f" {report.page.asked} times, failed {report.page.failed}; whole texts heard"
+        f" {report.page.n_requests} times, failed {report.page.failed}; whole texts heard"
         f" {sum(x.whole for x in report.listeners)}; left behind"
         f" {sum(r.left for r in report.rounds)}; studio killed: engine gone after"
         f" {report.gone_s:.1f} s"

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts.batch_chaos.kills import Account, run
 
 
-def told(n: int, account: Account) -> None:
+def print_progress(n: int, account: Account) -> None:
     states = account.last.states
     print(
         f"life {n}: {account.kills} kills, {states.get('done', 0)} of {sum(states.values())} lines"
@@ -61,7 +61,9 @@ def main() -> int:
     p.add_argument("--json", type=Path, help="write the account there")
     a = p.parse_args()
     with tempfile.TemporaryDirectory(prefix="kaikou-chaos-") as folder:
-        account = run(Path(folder), a.kills, a.lines, a.engine, a.wrong, a.steps, a.seed, told)
+        account = run(
+            Path(folder), a.kills, a.lines, a.engine, a.wrong, a.steps, a.seed, print_progress
+        )
     last = account.last
     print(
         f"{account.kills} kills ({account.at_a_step} at an exact step) in {account.seconds:.0f} s:"

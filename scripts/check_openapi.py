@@ -94,7 +94,7 @@ def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Foun
             str(events_file),
             *flags,
         ]
-        things = (
+        hooks = (
             {
                 "SCHEMATHESIS_HOOKS": "scripts.openapi_check.hooks",
                 "PYTHONPATH": str(ROOT),
@@ -112,7 +112,7 @@ def check(url: str, *flags: str, seed: int = 1, has_things: bool = True) -> Foun
             cwd=folder,
             capture_output=True,
             text=True,
-            env={**os.environ, **environment, **things},
+            env={**os.environ, **environment, **hooks},
         )
         events = events_file.read_text("utf-8").splitlines() if events_file.exists() else []
     return Found(run.returncode == 0, run.stdout + run.stderr, _routes(map(json.loads, events)))

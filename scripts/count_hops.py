@@ -203,8 +203,8 @@ def show(name: str, measured: Measured, is_listed: bool) -> None:
         print(f"  entry {call.callee} {call.function}")
     processes = {process: n for n, process in enumerate(sorted({p for p, _ in measured.threads}))}
     for thread, label in sorted(measured.threads.items()):
-        where = " (engine)" if thread in measured.engine_threads else ""
-        print(f"  thread of process {processes[thread[0]]}: {label}{where}")
+        suffix = " (engine)" if thread in measured.engine_threads else ""
+        print(f"  thread of process {processes[thread[0]]}: {label}{suffix}")
 
 
 def main() -> None:

@@ -111,9 +111,9 @@ def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
         for i in range(len(lines) - most):
             places[tuple(line.text for line in lines[i : i + most + 1])].append((f, i))
     repeats = []
-    for where in places.values():
-        for k, (f, i) in enumerate(where):
-            for g, j in where[k + 1 :]:
+    for occurrences in places.values():
+        for k, (f, i) in enumerate(occurrences):
+            for g, j in occurrences[k + 1 :]:
                 if i and j and files[f][i - 1].text == files[g][j - 1].text:
                     continue  # it began before
                 length = next(
@@ -131,13 +131,13 @@ def copies(files: Iterable[list[Line]], most: int = MOST) -> list[Copy]:
 def blurred(lines: list[Line]) -> list[Line]:
     """With every name and number made equal: what is left is the shape."""
 
-    def one(text: str) -> str:
+    def blur(text: str) -> str:
         text = re.sub(r"\"[^\"]*\"|'[^']*'", "S", text)
         return re.sub(
             r"[A-Za-z_]\w*|\d[\w.]*", lambda m: m[0] if keyword.iskeyword(m[0]) else "x", text
         )
 
-    return [Line(line.file, line.number, one(line.text)) for line in lines]
+    return [Line(line.file, line.number, blur(line.text)) for line in lines]
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
@@ -200,8 +200,8 @@ def shares(module_paths: Mapping[str, Path], sizes: Mapping[str, int]) -> dict[s
         if own in module_paths
     }
     out = {}
-    for engine, mine in uses.items():
-        count = {name: sum(name in theirs for theirs in uses.values()) for name in mine}
+    for engine, own_uses in uses.items():
+        count = {name: sum(name in other_uses for other_uses in uses.values()) for name in own_uses}
         every = len(uses)
         out[engine] = {
             "all": sum(sizes[n] for n, c in count.items() if c == every),

@@ -109,12 +109,12 @@ def hooks(root: Path) -> Iterator[tuple[str, str]]:
     that begin with kk-, roles and native elements are the page's own or everybody's: no hooks. The
     page of a shared link (demo) is drawn without Gradio.
     """
-    drawn = classes_of_gradio()
+    gradio_classes = classes_of_gradio()
     for path in sorted((root / "assets").glob("p*/*.js")):
         for text in SCRIPT_TEXT.findall(path.read_text("utf-8")) if path.stem != "demo" else ():
             text = re.sub(r"\$\{[^{}]*\}", "", text[1:-1])
             if SELECTOR.fullmatch(text) and not SENTENCE.fullmatch(text):
-                yield from ((path.name, name) for name in sorted(named(text) & drawn))
+                yield from ((path.name, name) for name in sorted(named(text) & gradio_classes))
     style = re.sub(
         r"/\*.*?\*/", "", (root / "assets/style/page.css").read_text("utf-8"), flags=re.S
     )
@@ -125,8 +125,8 @@ def hooks(root: Path) -> Iterator[tuple[str, str]]:
 
 def named(selectors: str) -> set[str]:
     """Return the classes and test ids in them that are not the page's own."""
-    found = {a or b for a, b in PART.findall(selectors)}
-    return {name for name in found if not re.match("kk(-|$)", name)}
+    names = {a or b for a, b in PART.findall(selectors)}
+    return {name for name in names if not re.match("kk(-|$)", name)}
 
 
 def classes_of_gradio() -> set[str]:

@@ -72,15 +72,15 @@ def files_of(ranks: dict[bytes, int]) -> dict[str, bytes]:
     """
     letters = byte_letters()
 
-    def written(token: bytes) -> str:
+    def vocab_text(token: bytes) -> str:
         return "".join(letters[byte] for byte in token)
 
     merges = [
-        " ".join(map(written, halves(ranks, token)))
+        " ".join(map(vocab_text, halves(ranks, token)))
         for token in ranks
         if len(token) > 1 and not is_masked(token)
     ]
-    vocab = {written(token): rank for token, rank in ranks.items()}
+    vocab = {vocab_text(token): rank for token, rank in ranks.items()}
     files = {
         VOCAB: json.dumps(vocab, ensure_ascii=False, separators=(",", ":")).encode(),
         MERGES: "".join(f"{line}\n" for line in merges).encode(),

@@ -286,7 +286,7 @@ def words(engine, references, prompts, speaker, table, hearings: int) -> None:
         hearings,
     )
 
-    def spoken(prompt):
+    def say_with(prompt):
         return lambda h, i, text: (
             collect(
                 engine.stream(
@@ -300,7 +300,7 @@ def words(engine, references, prompts, speaker, table, hearings: int) -> None:
     print(f"{'reference':<22} word error  (plain)  difference  words a minute")
     more = {}
     for reference, prompt in prompts.items():
-        cloned_error = word_error(recogniser, spoken(prompt), hearings)
+        cloned_error = word_error(recogniser, say_with(prompt), hearings)
         more[reference] = cloned_error - plain
         print(
             f"{reference:<22} {cloned_error:10.2f} {plain:8.2f} {cloned_error - plain:+11.2f}"

@@ -108,7 +108,7 @@ def request_of(utterance: Utterance, reference: Reference, voice_engine: str) ->
     )
 
 
-def spoken(
+def speak_utterances(
     engine: Engine, voice_engine: str, speakers: list[Reference], n_sentences: int
 ) -> Iterator[tuple[Utterance, np.ndarray]]:
     """Each utterance with its whole sound at the engine's rate."""
@@ -119,11 +119,13 @@ def spoken(
                 utterance = Utterance(reference.name, language, number)
                 yield (
                     utterance,
-                    said(engine, request_of(utterance, reference, voice_engine), prompt),
+                    speak_with_retries(
+                        engine, request_of(utterance, reference, voice_engine), prompt
+                    ),
                 )
 
 
-def said(
+def speak_with_retries(
     engine: Engine, request: SpeechRequest, prompt: Prompt, n_tries: int = TRIES
 ) -> np.ndarray:
     """The whole sound.
@@ -136,7 +138,7 @@ def said(
     except EngineStalled:
         if n_tries == 1:
             raise
-        return said(engine, request, prompt, n_tries - 1)
+        return speak_with_retries(engine, request, prompt, n_tries - 1)
 
 
 def builtin(with_natural: bool) -> Engine:
@@ -178,7 +180,7 @@ def measure(args: argparse.Namespace) -> dict[str, list[Score]]:
         for engine, names in engines:
             rate = engine.describe().sample_rate
             for name, voice_engine in names:
-                for utterance, sound in spoken(
+                for utterance, sound in speak_utterances(
                     engine, voice_engine, clips[: args.references], args.sentences
                 ):
                     if args.out:
@@ -207,7 +209,7 @@ def words_of_score(score: Score) -> str:
         parts.append(f"similarity {score.similarity[score.reference]:.3f}")
         parts.append("right" if score.is_right else f"nearer to {nearest}")
     if score.n_wrong:
-        parts.append(f"words wrong {score.n_wrong}/{score.n_words}: {score.heard}")
+        parts.append(f"words wrong {score.n_wrong}/{score.n_words}: {score.transcript}")
     return "  ".join(parts)
 
 

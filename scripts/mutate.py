@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 class Mutation(NamedTuple):
     """The text `before` of a file becomes `after`; `tests` are where somebody should notice."""
 
-    what: str
+    fault: str
     file: str
     before: str
     after: str
@@ -138,7 +138,7 @@ def main() -> int:
         finally:
             path.write_text(text, "utf-8")
         unseen += not failure
-        print(f"| {number} | {mutation.what} | {failure or '**nobody**'} |", flush=True)
+        print(f"| {number} | {mutation.fault} | {failure or '**nobody**'} |", flush=True)
     return int(unseen > 0)
 
 

@@ -161,16 +161,16 @@ TEXTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def segments(written: str, rule: Segmentation | None) -> list[str]:
+def segments(raw_text: str, rule: Segmentation | None) -> list[str]:
     """Of a typed text, as a request to an engine with this rule has them."""
     known_tags = KEPT_TAGS if rule is not None else ()
-    language = text.marked_language(written) or "auto"
-    return text.prepare(text.strip_tags(written, known_tags), language, rule=rule)
+    language = text.marked_language(raw_text) or "auto"
+    return text.prepare(text.strip_tags(raw_text, known_tags), language, rule=rule)
 
 
-def public(written: str) -> list[str]:
+def public(raw_text: str) -> list[str]:
     """As the public front end cuts it. A text with a mark is one segment there."""
-    return text_front.normalise(written, True, lambda piece: round(text.units(piece, RULE)))
+    return text_front.normalise(raw_text, True, lambda piece: round(text.units(piece, RULE)))
 
 
 def is_short(segment: str) -> bool:
@@ -198,9 +198,9 @@ def n_marks(cut: list[str]) -> int:
 def rows() -> list[tuple[str, str, list[str], list[str], list[str]]]:
     """(group, text, before, after, public) of every text."""
     return [
-        (group, written, segments(written, None), segments(written, RULE), public(written))
+        (group, raw_text, segments(raw_text, None), segments(raw_text, RULE), public(raw_text))
         for group, texts in TEXTS.items()
-        for written in texts
+        for raw_text in texts
     ]
 
 
@@ -210,12 +210,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with_texts = parser.parse_args(arguments).texts
     table = rows()
     print("| group | text | clauses | CosyVoice | public |\n|---|---|---|---|---|")
-    for group, written, *cuts in table:
-        shown = re.sub(r"\s+", " ", written)[:24].replace("|", "\\|")
+    for group, raw_text, *cuts in table:
+        excerpt = re.sub(r"\s+", " ", raw_text)[:24].replace("|", "\\|")
         lengths = (
             f"{len(cut)}: " + " ".join(f"{text.units(s, RULE):.0f}" for s in cut) for cut in cuts
         )
-        print(f"| {group} | {shown} | {' | '.join(lengths)} |")
+        print(f"| {group} | {excerpt} | {' | '.join(lengths)} |")
         if with_texts:
             print("\n".join(f"    {segment}" for segment in cuts[1]))
     for name, at in (("clauses", 2), ("CosyVoice", 3), ("public", 4)):

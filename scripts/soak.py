@@ -61,16 +61,16 @@ class Count:
 def count(pid: int, temp: Path) -> Count:
     pids = tree(pid)
     open_files = threads = 0
-    for each in pids:
+    for child_pid in pids:
         with contextlib.suppress(OSError):  # a child that just ended
-            open_files += len(list(Path(f"/proc/{each}/fd").iterdir()))
-            threads += len(list(Path(f"/proc/{each}/task").iterdir()))
+            open_files += len(list(Path(f"/proc/{child_pid}/fd").iterdir()))
+            threads += len(list(Path(f"/proc/{child_pid}/task").iterdir()))
     return Count(
         rss_mb(pids), open_files, threads, sum(len(files) for _, _, files in os.walk(temp))
     )
 
 
-def grown(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, float]:
+def growth_of(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, float]:
     """What went up, and by how much: the last third of the rounds beside the first third, warm-up
     left out. filling_mb: what bounded caches may still take in so short a time.
     """
@@ -101,7 +101,7 @@ class Visitors:
             itertools.count(1),
             random.Random(1),
         )
-        self.heard: Counter[str] = Counter()
+        self.visits: Counter[str] = Counter()
         self.kinds = (
             self.listener,
             self.leaver,
@@ -120,7 +120,7 @@ class Visitors:
             try:
                 await kind()
             except (httpx.HTTPError, OSError, TimeoutError) as error:
-                self.heard[f"{kind.__name__}: {type(error).__name__}"] += 1
+                self.visits[f"{kind.__name__}: {type(error).__name__}"] += 1
                 await asyncio.sleep(0.2)
 
     def _params(self) -> dict:
@@ -160,20 +160,20 @@ class Visitors:
                 }
             )
         )
-        got = 0
-        while got < frames:
+        n_received = 0
+        while n_received < frames:
             message = await asyncio.wait_for(ws.recv(), 60)
             if isinstance(message, bytes):
-                got += 1
+                n_received += 1
                 continue
             event = json.loads(message)
             if event["op"] in ("end", "error", "cancelled"):
                 if event["op"] == "error":
-                    self.heard[f"{kind}: {event['code']}"] += 1
+                    self.visits[f"{kind}: {event['code']}"] += 1
                     await asyncio.sleep(min(1.0, event["retry"] or 0.2))
                     return
                 break
-        self.heard[kind] += 1
+        self.visits[kind] += 1
 
     async def listener(self) -> None:
         async with self._socket() as ws:
@@ -200,7 +200,7 @@ class Visitors:
     async def caller(self) -> None:
         async with httpx.AsyncClient(base_url=self._url, timeout=60) as http:
             answer = await http.post("/v1/audio/speech", json={**self._params(), "stream": False})
-        self.heard["caller" if answer.status_code == 200 else f"caller: {answer.status_code}"] += 1
+        self.visits["caller" if answer.status_code == 200 else f"caller: {answer.status_code}"] += 1
 
     async def caller_who_hangs_up(self) -> None:
         async with (
@@ -211,13 +211,13 @@ class Visitors:
         ):
             async for _ in answer.aiter_raw(4096):
                 break
-        self.heard["caller who hangs up"] += 1
+        self.visits["caller who hangs up"] += 1
 
     async def looker(self) -> None:
         async with httpx.AsyncClient(base_url=self._url, timeout=30) as http:
             for path in ("/", "/tts/health", "/v1/audio/voices", "/metrics"):
                 await http.get(path)
-        self.heard["looker"] += 1
+        self.visits["looker"] += 1
 
 
 def settle(url: str, pid: int, temp: Path) -> Count:
@@ -312,11 +312,11 @@ def main() -> int:
             c = counts[-1]
             print(
                 f"{number + 1:5d} | {c.rss_mb:6.0f} | {c.descriptors:11d} | {c.threads:7d} |"
-                f" {c.temp_files:10d} | {sum(visitors.heard.values())}",
+                f" {c.temp_files:10d} | {sum(visitors.visits.values())}",
                 flush=True,
             )
-    growth = grown(counts, args.filling_mb)
-    print(", ".join(f"{kind} {n}" for kind, n in sorted(visitors.heard.items())))
+    growth = growth_of(counts, args.filling_mb)
+    print(", ".join(f"{kind} {n}" for kind, n in sorted(visitors.visits.items())))
     print(
         "it grows: " + ", ".join(f"{name} +{by:.0f}" for name, by in growth.items())
         if growth
@@ -325,11 +325,15 @@ def main() -> int:
     if args.json:
         args.json.write_text(
             json.dumps(
-                {"rounds": [asdict(c) for c in counts], "growth": growth, "visits": visitors.heard},
+                {
+                    "rounds": [asdict(c) for c in counts],
+                    "growth": growth,
+                    "visits": visitors.visits,
+                },
                 indent=1,
             )
         )
-    return 1 if growth or not visitors.heard["listener"] else 0
+    return 1 if growth or not visitors.visits["listener"] else 0
 
 
 if __name__ == "__main__":

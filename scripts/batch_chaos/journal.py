@@ -26,9 +26,9 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._die_at, self._n, self._lock = die_at, 0, threading.Lock()
 
-    def tell(self, what: str, *names: Path) -> None:
+    def tell(self, operation: str, *names: Path) -> None:
         with self._lock:
-            os.write(self._file, (json.dumps([what, *map(str, names)]) + "\n").encode())
+            os.write(self._file, (json.dumps([operation, *map(str, names)]) + "\n").encode())
             self._n += 1
             if self._n == self._die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -70,17 +70,17 @@ def cut_power(journal: list[list[str]]) -> int:
     """
     unsynced: set[str] = set()
     moved: dict[str, str] = {}  # final -> draft, not yet safe
-    for what, *names in journal:
-        if what == "put":
+    for operation, *names in journal:
+        if operation == "put":
             unsynced.add(names[0])
-        elif what == "sync":
+        elif operation == "sync":
             unsynced.discard(names[0])
-        elif what == "move":
+        elif operation == "move":
             moved[names[1]] = names[0]
             if names[0] in unsynced:
                 unsynced.discard(names[0])
                 unsynced.add(names[1])
-        elif what == "sync_folder":
+        elif operation == "sync_folder":
             moved = {
                 final: draft
                 for final, draft in moved.items()

@@ -22,7 +22,7 @@ class Account:
     kills: int = 0  # that fell while the batch was being worked on
     at_a_step: int = 0
     hurt: int = 0  # files that the power cuts took something from
-    written: int = 0  # sounds that were begun to be written, in all lives
+    n_written: int = 0  # sounds that were begun to be written, in all lives
     first_bad: Verdict | None = None  # after which kill something was wrong
     last: Verdict = field(default_factory=Verdict)
     seconds: float = 0.0
@@ -30,7 +30,7 @@ class Account:
     @property
     def redone(self) -> int:
         """Sounds that were written more often than once."""
-        return self.written - self.last.states.get("done", 0)
+        return self.n_written - self.last.states.get("done", 0)
 
 
 def alone(argv: list[str], log: Path) -> subprocess.Popen:
@@ -106,7 +106,7 @@ def run(
     for n in range(1, kills + 1):
         at = rng.randint(1, steps_each)
         journal, is_over = life(folder, n, lines, at if n % 2 else -at, engine, wrong, rng, start)
-        account.written += sum(s[0] == "put" for s in journal)
+        account.n_written += sum(s[0] == "put" for s in journal)
         account.kills += not is_over
         account.at_a_step += not is_over and n % 2
         account.hurt += cut_power(journal) if not is_over else 0
@@ -119,7 +119,7 @@ def run(
             break
     else:
         journal, _ = life(folder, 0, lines, 0, engine, wrong, rng, start)
-        account.written += sum(s[0] == "put" for s in journal)
+        account.n_written += sum(s[0] == "put" for s in journal)
         account.last = judge(folder / "data")
     account.seconds = time.monotonic() - began
     return account

@@ -79,24 +79,24 @@ def run(args: argparse.Namespace) -> dict:
     Raises KaikouError in the process of a model that cannot be used here.
     """
     if len(args.family) == 1:
-        return one(args, args.family[0])
-    told: dict = {"rows": [], "load": []}
+        return measure_family(args, args.family[0])
+    report: dict = {"rows": [], "load": []}
     for name in args.family:
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory() as folder:
             subprocess.run(
                 [
                     sys.executable,
                     str(ROOT / "scripts" / "bench_engine.py"),
                     *_again(args, name),
                     "--json",
-                    f"{made}/told.json",
+                    f"{folder}/told.json",
                 ],
                 check=True,
                 stdout=subprocess.DEVNULL,
             )
-            for key, rows in json.loads(Path(made, "told.json").read_text()).items():
-                told.setdefault(key, []).extend(rows)
-    return told
+            for key, rows in json.loads(Path(folder, "told.json").read_text()).items():
+                report.setdefault(key, []).extend(rows)
+    return report
 
 
 def _again(args: argparse.Namespace, name: str) -> list[str]:
@@ -131,11 +131,11 @@ def directory(args: argparse.Namespace, name: str):
     if args.model_dir is not None:
         yield args.model_dir
         return
-    with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as made:
-        yield make(Path(made) / name, full=not args.small, family=names()[name])
+    with tempfile.TemporaryDirectory(prefix="kaikou-bench-") as folder:
+        yield make(Path(folder) / name, full=not args.small, family=names()[name])
 
 
-def one(args: argparse.Namespace, name: str) -> dict:
+def measure_family(args: argparse.Namespace, name: str) -> dict:
     logging.getLogger("webui").setLevel(logging.WARNING)
     rows = []
     with directory(args, name) as root:
@@ -147,7 +147,7 @@ def one(args: argparse.Namespace, name: str) -> dict:
                 for part in family.components:
                     convert(root, part, place.precision, family.components)
             for steps in args.steps:
-                rows += _spoken(args, name, root, family, place, steps)
+                rows += _measure_speech(args, name, root, family, place, steps)
     return {
         "rows": rows,
         "load": [
@@ -157,7 +157,7 @@ def one(args: argparse.Namespace, name: str) -> dict:
     }
 
 
-def _spoken(
+def _measure_speech(
     args: argparse.Namespace,
     name: str,
     root: Path,

@@ -145,7 +145,7 @@ def recomputed(model: CosyVoice2, prompt: PromptFeatures, count: int, seed: int)
 
     text, dims = script(count, seed), model.spec.lm
     sampler = Sampler(seed, model.spec.rule, dims.forbidden_ids())
-    source, known = (
+    source, ids = (
         generate(
             model.lm,
             model.lm.prefix(prompt.text_ids).fork(len(text) + len(prompt.speech_ids) + count + 2),
@@ -160,14 +160,14 @@ def recomputed(model: CosyVoice2, prompt: PromptFeatures, count: int, seed: int)
     )
     vocoder = SeamVocoder(model.vocoder, seed)
     for call in schedule(count, len(prompt.speech_ids)):
-        if not known:
-            known.append(next(source))
+        if not ids:
+            ids.append(next(source))
             lap("prefill")
-        known += islice(source, call.given - len(known))
+        ids += islice(source, call.n_ids - len(ids))
         lap("tokens")
-        mel = speaker.mel(torch.tensor(known), call).to(model.vocoder.conv_pre.weight)
+        mel = speaker.mel(torch.tensor(ids), call).to(model.vocoder.conv_pre.weight)
         run.computed += FRAMES_PER_ID * (
-            len(prompt.speech_ids) + call.given - (0 if call.final else LOOKAHEAD_IDS)
+            len(prompt.speech_ids) + call.n_ids - (0 if call.final else LOOKAHEAD_IDS)
         )
         run.emitted += mel.shape[2]
         lap("flow")

@@ -58,6 +58,6 @@ def _estimator(flow: DitFlow, io: IO, case: str, report: Report) -> None:
             mask,
         ),
     }
-    for name, got in inside.items():
+    for name, actual in inside.items():
         if f"{case}.est.{name}" in io:
-            report(case, f"est.{name}", largest(got, io[f"{case}.est.{name}"]), LIMITS.estimator)
+            report(case, f"est.{name}", largest(actual, io[f"{case}.est.{name}"]), LIMITS.estimator)

@@ -56,8 +56,10 @@ def check(folder: Path, report: Report) -> None:
         report("spk2info", "entries", float(len(speakers) < 1), 0)
 
 
-def error(got: Tensor, expected: Tensor) -> float:
-    return float((got - expected).abs().max()) if got.shape == expected.shape else float("inf")
+def error(actual: Tensor, expected: Tensor) -> float:
+    return (
+        float((actual - expected).abs().max()) if actual.shape == expected.shape else float("inf")
+    )
 
 
 def _check_resampling(path: Path, features: dict[str, Tensor], clip: str, report: Report) -> None:
@@ -93,12 +95,12 @@ def _check_text(cases: dict, report: Report) -> None:
 
     wrong = {"split": 0, "nosplit": 0, "raw_split": 0}
     for case in cases["text_normalize"]:
-        for name, got in (
+        for name, actual in (
             ("split", text_front.normalise(case["text"], True, count)),
             ("nosplit", text_front.normalise(case["text"], False, count)),
             ("raw_split", text_front.normalise(case["text"], True, count, enabled=False)),
         ):
-            wrong[name] += case[name] is not None and got != case[name]
+            wrong[name] += case[name] is not None and actual != case[name]
     for name, amount in wrong.items():
         report("text_normalize", name, amount, 0)
     paragraphs = 0

@@ -56,13 +56,13 @@ def check_vocoder(
     device: str,
 ) -> None:
     """start(case): what the excitation's phase begins with."""
-    mel, each = io["mel"].to(device), vocoder.dims.frame_samples
+    mel, frame_samples = io["mel"].to(device), vocoder.dims.frame_samples
     f0 = vocoder.f0(mel)
     report("predictor", "f0", largest(f0[None], io["f0"]), F0_TOLERANCE)
     for case in ("zero", "seeded", "cached"):
         if f"{case}.wav" not in io:
             continue
-        own = mel[..., : io[f"{case}.wav"].shape[1] // each]
+        own = mel[..., : io[f"{case}.wav"].shape[1] // frame_samples]
         noise = io["seeded.sine_noise"][0] if case == "seeded" else None
         source = vocoder.m_source(vocoder.f0(own), noise, start(case))
         if case == "cached":
@@ -73,6 +73,6 @@ def check_vocoder(
         report(case, "wav", largest(wave, io[f"{case}.wav"]), WAVE_MAX_TOLERANCE)
         report(case, "wav, relative rms", relative_rms(wave, io[f"{case}.wav"]), WAVE_RMS_TOLERANCE)
     if "decode_only.wav" in io:
-        source = io["zero.source"][..., : DECODE_FRAMES * each].to(device)
+        source = io["zero.source"][..., : DECODE_FRAMES * frame_samples].to(device)
         wave = vocoder.decode(mel[..., :DECODE_FRAMES], source)[None]
         report("decode_only", "wav", largest(wave, io["decode_only.wav"]), DECODE_TOLERANCE)

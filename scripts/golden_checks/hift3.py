@@ -93,9 +93,9 @@ def _whole(
     _wave(case, WaveStream(vocoder, noise).push(own[0].mT, final=True)[None], expected, report)
 
 
-def _wave(case: str, got: torch.Tensor, expected: torch.Tensor, report: Report) -> None:
-    report(case, "wav", largest(got, expected), WAVE_MAX_TOLERANCE)
-    report(case, "wav, relative rms", relative_rms(got, expected), WAVE_RMS_TOLERANCE)
+def _wave(case: str, actual: torch.Tensor, expected: torch.Tensor, report: Report) -> None:
+    report(case, "wav", largest(actual, expected), WAVE_MAX_TOLERANCE)
+    report(case, "wav, relative rms", relative_rms(actual, expected), WAVE_RMS_TOLERANCE)
 
 
 class _Excited(WaveStream):

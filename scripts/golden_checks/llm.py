@@ -53,14 +53,14 @@ def model(folder: Path) -> Qwen2LM:
     return Qwen2LM.of(dims, {k: v for k, v in state.items() if k not in COMPONENTS["llm"].unused})
 
 
-def scaled_error(got: Tensor, want: Tensor) -> float:
+def scaled_error(actual: Tensor, expected: Tensor) -> float:
     """Largest |got - want| / (1 + |want|): within `TOLERANCE` when it is so absolutely plus
     relatively. -inf must meet -inf.
     """
-    if got.shape != want.shape or not torch.equal(got.isinf(), want.isinf()):
+    if actual.shape != expected.shape or not torch.equal(actual.isinf(), expected.isinf()):
         return float("inf")
-    finite = want.isfinite()
-    return float(((got - want).abs() / (1 + want.abs()))[finite].max())
+    finite = expected.isfinite()
+    return float(((actual - expected).abs() / (1 + expected.abs()))[finite].max())
 
 
 def check_mode(
@@ -74,22 +74,27 @@ def check_mode(
     pick: Sample = greedy,
 ) -> None:
     """First step, greedy decoding (by `pick`) and forced decoding behind `prefix`."""
-    seen = []
+    seen_scores = []
 
     def watch(scores: Tensor, history) -> int:
-        seen.append(scores.to("cpu", copy=True))
+        seen_scores.append(scores.to("cpu", copy=True))
         return pick(scores, history)
 
-    want = io[f"{mode}.greedy_tokens"]
+    expected_ids = io[f"{mode}.greedy_tokens"]
     ids = []
     for chosen in generate(lm, prefix.fork(), text, speech, watch):
         ids.append(chosen)
-        if len(ids) == len(want):
+        if len(ids) == len(expected_ids):
             break
-    report(mode, "first_step_logp", scaled_error(seen[0], io[f"{mode}.first_step_logp"]), TOLERANCE)
-    report(mode, "greedy_tokens", float(ids != want.tolist()), 0)
+    report(
+        mode,
+        "first_step_logp",
+        scaled_error(seen_scores[0], io[f"{mode}.first_step_logp"]),
+        TOLERANCE,
+    )
+    report(mode, "greedy_tokens", float(ids != expected_ids.tolist()), 0)
     if f"{mode}.greedy_top5_ids" in io:  # a part of the vocabulary has no such scores
-        top = torch.stack(seen[: len(want)]).topk(5)
+        top = torch.stack(seen_scores[: len(expected_ids)]).topk(5)
         report(
             mode, "greedy_top5_ids", float((top.indices != io[f"{mode}.greedy_top5_ids"]).sum()), 0
         )
@@ -100,14 +105,14 @@ def check_mode(
             TOLERANCE,
         )
     forced, rows = io["forced_tokens"].tolist(), io[f"{mode}.forced_logp"]
-    replay, seen = iter(forced), []
+    replay, seen_scores = iter(forced), []
     for _ in zip(
         generate(
             lm,
             prefix.fork(),
             text,
             speech,
-            lambda s, h: (seen.append(s.to("cpu", copy=True)), next(replay))[1],
+            lambda s, h: (seen_scores.append(s.to("cpu", copy=True)), next(replay))[1],
         ),
         rows[1:],
     ):
@@ -115,10 +120,10 @@ def check_mode(
     report(
         mode,
         "forced_logp",
-        scaled_error(torch.stack(seen[: len(rows)]), rows[: len(seen)]),
+        scaled_error(torch.stack(seen_scores[: len(rows)]), rows[: len(seen_scores)]),
         TOLERANCE,
     )
-    report(mode, "forced_rows", float(len(rows) - len(seen)), 0)
+    report(mode, "forced_rows", float(len(rows) - len(seen_scores)), 0)
 
 
 def length_with_end(
@@ -144,10 +149,10 @@ def _check_stream(lm: Qwen2LM, io: dict, case: str, final: int, report: Report) 
     prompt_text = io["bistream.prompt_text"][0].tolist() if with_prompt else []
     prompt_speech = io["bistream.prompt_speech_token"][0].tolist() if with_prompt else []
 
-    def begun(sample: Sample) -> TextStream:
+    def open_stream(sample: Sample) -> TextStream:
         return TextStream(lm, lm.new_cache(), prompt_text, prompt_speech, sample)
 
-    check_stream(lm.dims, io, case, io["bistream.text"][0].tolist(), final, begun, report)
+    check_stream(lm.dims, io, case, io["bistream.text"][0].tolist(), final, open_stream, report)
 
 
 def check_stream(
@@ -156,16 +161,16 @@ def check_stream(
     case: str,
     text: list[int],
     final: int,
-    begun: Callable[[Sample], TextStream],
+    open_stream: Callable[[Sample], TextStream],
     report: Report,
 ) -> None:
     """The most probable ids of a text that arrives id by id, and `final` of them once it is all
     there.
     """
-    name, seen, after_end, over = f"bistream.{case}", [], [0], []
+    name, seen_scores, after_end, over = f"bistream.{case}", [], [0], []
 
     def sample(scores: Tensor, history) -> int:
-        seen.append(scores.to("cpu", copy=True))
+        seen_scores.append(scores.to("cpu", copy=True))
         if over:
             after_end[0] += 1
             if after_end[0] > final:
@@ -176,7 +181,7 @@ def check_stream(
         yield from text
         over.append(True)
 
-    stream = begun(sample)
+    stream = open_stream(sample)
     ids = list(stream.speak(arriving()))
     report(name, "tokens", float(ids != io[f"{name}.tokens"].tolist()), 0)
     report(
@@ -185,7 +190,7 @@ def check_stream(
         float(stream.forward_lengths != io[f"{name}.forward_lengths"].tolist()),
         0,
     )
-    top = torch.stack(seen).topk(5)
+    top = torch.stack(seen_scores).topk(5)
     report(
         name,
         "top5_ids",

@@ -75,17 +75,17 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
 
 
 def _check_lengths(
-    lm: Qwen2LM, io: dict[str, Tensor], told: dict[str, int], report: Report
+    lm: Qwen2LM, io: dict[str, Tensor], expected: dict[str, int], report: Report
 ) -> None:
     text, before, speech = (
         io[f"zero_shot.{name}"][0].tolist()
         for name in ("text", "prompt_text", "prompt_speech_token")
     )
     prefix, codes = lm.prefix(before), lm.dims.speech_codes
-    for name, length in told.items():
-        wanted = codes + int(name.removeprefix("S+")) if name != "never" else -1
+    for name, length in expected.items():
+        last_id = codes + int(name.removeprefix("S+")) if name != "never" else -1
 
-        def sample(scores: Tensor, history, wanted=wanted) -> int:
+        def sample(scores: Tensor, history, wanted=last_id) -> int:
             return (
                 wanted
                 if wanted >= 0 and scores[wanted].isfinite()
@@ -96,7 +96,7 @@ def _check_lengths(
         report("lengths", name, abs(len(ids) - length), 0)
 
 
-def _begun(
+def _open_stream(
     lm: Qwen2LM, io: dict[str, Tensor], case: str, marker: int, sample: Sample
 ) -> PublishedStream:
     before, speech = (
@@ -107,31 +107,31 @@ def _begun(
 
 
 def _check_case(
-    lm: Qwen2LM, io: dict[str, Tensor], case: str, told: dict, marker: int, report: Report
+    lm: Qwen2LM, io: dict[str, Tensor], case: str, case_info: dict, marker: int, report: Report
 ) -> None:
-    text = io["bistream.text"][0, : told["text_len"]].tolist()
+    text = io["bistream.text"][0, : case_info["text_len"]].tolist()
     check_stream(
         lm.dims,
         io,
         case,
         text,
-        told["final_tokens"],
-        lambda sample: _begun(lm, io, case, marker, sample),
+        case_info["final_tokens"],
+        lambda sample: _open_stream(lm, io, case, marker, sample),
         report,
     )
 
 
 def _check_early_end(
-    lm: Qwen2LM, io: dict[str, Tensor], told: str, marker: int, report: Report
+    lm: Qwen2LM, io: dict[str, Tensor], expected: str, marker: int, report: Report
 ) -> None:
     """The end id, drawn while text is still to come."""
     try:
         list(
-            _begun(lm, io, "with_prompt", marker, lambda scores, history: lm.dims.end).speak(
+            _open_stream(lm, io, "with_prompt", marker, lambda scores, history: lm.dims.end).speak(
                 io["bistream.text"][0].tolist()
             )
         )
         name = "nothing"
     except ValueError:
         name = "ValueError"
-    report("bistream_end_id_early", "error", float(name != told), 0)
+    report("bistream_end_id_early", "error", float(name != expected), 0)

@@ -35,13 +35,15 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         flow_check.load(folder.parent / "flow", device),
         hift_check.load(folder.parent / "hift", device),
     )
-    for io, key, chunks in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
+    for io, key, chunks in speak_cases(
+        folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report
+    ):
         compare(io, key, chunks, MEL_TOLERANCE, report)
-        fed(io, key, SeamVocoder(vocoder), device, report)
+        compare_pieces(io, key, SeamVocoder(vocoder), device, report)
 
 
-def spoken(
-    folder: Path, begun: Callable[..., Token2Wav], report: Report
+def speak_cases(
+    folder: Path, new_token2wav: Callable[..., Token2Wav], report: Report
 ) -> Iterator[tuple[dict[str, torch.Tensor], str, Made]]:
     """Each case the published way: the golden tensors, the case's key in them, what was made.
     begun(prompt ids, prompt mel, vector).
@@ -51,7 +53,9 @@ def spoken(
     for key in sorted(name.removesuffix(".wav") for name in io if name.endswith(".wav")):
         case, _, way = key.partition(".")
         ids = io[f"{case}.token"][0]
-        maker = begun(io[f"{case}.prompt_token"][0], io[f"{case}.prompt_feat"][0], io["embedding"])
+        maker = new_token2wav(
+            io[f"{case}.prompt_token"][0], io[f"{case}.prompt_feat"][0], io["embedding"]
+        )
         if way == "stream":
             chunks = list(maker.stream(ids))
             _schedule(key, len(ids), len(maker.voice[0]), meta.get(key), report)
@@ -66,11 +70,11 @@ def spoken(
 
 def _schedule(key: str, n_ids: int, prompt_ids: int, meta: dict | None, report: Report) -> None:
     if meta:
-        mine = [(call.given, call.offset, call.final) for call in schedule(n_ids, prompt_ids)]
-        theirs = [
+        actual = [(call.n_ids, call.offset, call.final) for call in schedule(n_ids, prompt_ids)]
+        expected = [
             (call["n_token"], call["token_offset"], call["finalize"]) for call in meta["calls"]
         ]
-        report(key, "schedule", float(mine != theirs), 0.0)
+        report(key, "schedule", float(actual != expected), 0.0)
 
 
 def compare(
@@ -86,7 +90,7 @@ def compare(
     report(key, "wav, relative rms", relative_rms(wave, io[f"{key}.wav"]), WAVE_RMS_TOLERANCE)
 
 
-def fed(
+def compare_pieces(
     io: dict[str, torch.Tensor], key: str, seam: SeamVocoder, device: str, report: Report
 ) -> None:
     """The vocoder, its caches and fades alone, fed with the golden mel of each call."""

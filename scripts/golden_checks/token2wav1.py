@@ -50,7 +50,7 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
             report(
                 key,
                 "schedule",
-                float([(call.given, call.final) for call in schedule(len(ids))] != expected_calls),
+                float([(call.n_ids, call.final) for call in schedule(len(ids))] != expected_calls),
                 0.0,
             )
         else:
@@ -60,4 +60,4 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
                 )
             ]
         compare(io, key, chunks, MEL_TOLERANCE, report)
-        fed(io, key, SeamVocoder(vocoder, held=HELD_FRAMES), device, report)
+        fed(io, key, SeamVocoder(vocoder, n_held=HELD_FRAMES), device, report)

@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 
 from scripts.published.v3 import Token2Wav
-from scripts.published.v3 import spoken as vocoded
+from scripts.published.v3 import speak_cases as vocoded
 
 from . import flow3, hift3
 from .flow import Report, largest
 from .hift import relative_rms
-from .token2wav import WAVE_MAX_TOLERANCE, WAVE_RMS_TOLERANCE, compare, spoken
+from .token2wav import WAVE_MAX_TOLERANCE, WAVE_RMS_TOLERANCE, compare, speak_cases
 
 MEL_TOLERANCE = 3e-4
 
@@ -29,7 +29,9 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
         flow3.load(folder.parent / "flow", device),
         hift3.load(folder.parent / "hift", device),
     )
-    for io, key, chunks in spoken(folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report):
+    for io, key, chunks in speak_cases(
+        folder, lambda *voice: Token2Wav(flow, vocoder, *voice), report
+    ):
         if f"{key}.mel" in io:  # of the last call; earlier ones were given the beginning of it
             calls = {
                 f"{key}.call{i}.mel": io[f"{key}.mel"][..., : mel.shape[2]]

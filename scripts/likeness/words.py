@@ -48,12 +48,12 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[a-z']+", text.lower())
 
 
-def edits(expected: Sequence[str], got: Sequence[str]) -> int:
+def edits(expected: Sequence[str], actual: Sequence[str]) -> int:
     """Words put in, left out or replaced on the shortest way from one to the other."""
-    row = list(range(len(got) + 1))
+    row = list(range(len(actual) + 1))
     for i, word in enumerate(expected, 1):
         before, row = row, [i]
-        for j, heard_word in enumerate(got, 1):
+        for j, heard_word in enumerate(actual, 1):
             row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (word != heard_word)))
     return row[-1]
 
@@ -68,7 +68,7 @@ class Recogniser:
             samprate=HZ, loglevel="FATAL", cmn="batch", maxhmmpf=MOST_STATES
         )
 
-    def words(self, samples: np.ndarray, rate: int, hearing: int = 0) -> list[str]:
+    def words(self, samples: np.ndarray, rate: int, noise_seed: int = 0) -> list[str]:
         """What was said in float samples (n,) at `rate` Hz.
 
         Another hearing has other room noise; the same one gives the same words, whatever was heard
@@ -78,7 +78,7 @@ class Recogniser:
         x = x * (LEVEL / max(float(np.sqrt(np.mean(x**2))), 1e-6))
         pause = np.zeros(int(PAUSE_S * HZ))
         x = np.concatenate((pause, x, pause))
-        x += np.random.default_rng(hearing).normal(0.0, NOISE, len(x))
+        x += np.random.default_rng(noise_seed).normal(0.0, NOISE, len(x))
         self._decoder.reinit_feat()  # what it has learnt of the noise in other sounds is forgotten
         self._decoder.start_utt()
         self._decoder.process_raw(

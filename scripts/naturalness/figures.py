@@ -26,7 +26,7 @@ class Score:
     similarity: dict[str, float] = field(default_factory=dict)  # to each reference
     n_wrong: int | None = None  # words
     n_words: int = 0
-    heard: str = ""
+    transcript: str = ""
     tones: list[Tone] = field(default_factory=list)
 
     @property
@@ -148,12 +148,12 @@ def table(columns: Mapping[str, Mapping[str, Figure]]) -> list[str]:
         if any(f.value is not None for f in row_figures):
             need = row.need() if has_need else ""
             if need:
-                mine = columns[VOICE].get(row.key, Figure(None))
+                figure = columns[VOICE].get(row.key, Figure(None))
                 need += (
                     ""
-                    if mine.value is None
+                    if figure.value is None
                     else "  MISSED 未达到"
-                    if row.is_missed(mine)
+                    if row.is_missed(figure)
                     else "  ok"
                 )
             lines.append(_line(row.label, [f.words() for f in row_figures], need))

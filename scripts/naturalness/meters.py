@@ -130,7 +130,7 @@ class Meters:
             score.similarity = {k: float(v @ embedding) for k, v in self._embeddings.items()}
         if self._recogniser and utterance.language == "en":
             heard_words, text = self._recogniser.words(samples, HZ), words_of(utterance.text)
-            score.heard, score.n_wrong, score.n_words = (
+            score.transcript, score.n_wrong, score.n_words = (
                 " ".join(heard_words),
                 edits(text, heard_words),
                 len(text),

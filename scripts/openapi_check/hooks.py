@@ -68,10 +68,10 @@ _http = httpx.Client(
     headers={"Authorization": os.environ["KAIKOU_CHECK_KEY"]},
     timeout=30,
 )
-_there: dict[str, str] = {}
+_ids: dict[str, str] = {}
 
 
-def _made(path: str, **how) -> str:
+def _create(path: str, **how) -> str:
     return _http.post(path, **how).json()["id"]
 
 
@@ -82,21 +82,21 @@ def _take() -> str:
 
 
 MAKE: dict[str, Callable[[], str]] = {
-    "voice_id": lambda: _made(
+    "voice_id": lambda: _create(
         "/v1/audio/voices",
         files={"audio_sample": SAMPLE},
         data={"name": "Checked", "consent": "me"},
     ),
-    "consent_id": lambda: _made(
+    "consent_id": lambda: _create(
         "/v1/audio/voice_consents",
         files={"recording": SAMPLE},
         data={"name": "Checked", "language": "en"},
     ),
-    "job_id": lambda: _made(
+    "job_id": lambda: _create(
         "/v2/synthesize/batch", json={"texts": ["One.", "Two."], "voice": "alloy", "async": True}
     ),
-    "demo_id": lambda: _made("/v1/demos", json={"voice": "alloy", "title": "Checked"}),
-    "key_id": lambda: _made("/v1/keys", json={"name": "Checked"}),
+    "demo_id": lambda: _create("/v1/demos", json={"voice": "alloy", "title": "Checked"}),
+    "key_id": lambda: _create("/v1/keys", json={"name": "Checked"}),
     "take": _take,
     "take_id": _take,
     "model": lambda: "auto",
@@ -109,9 +109,9 @@ def _id(name: str, method: str) -> str:
     """A new one for what the call takes away, else one for all."""
     if method == "DELETE":
         return MAKE[name]()
-    if name not in _there:
-        _there[name] = MAKE[name]()
-    return _there[name]
+    if name not in _ids:
+        _ids[name] = MAKE[name]()
+    return _ids[name]
 
 
 @schemathesis.hook

@@ -59,7 +59,7 @@ def eight_tabs(context, url: str):
 def m2(k: Bench):
     import websockets
 
-    async def one(url: str, token: str, i: int) -> float:
+    async def listen_once(url: str, token: str, i: int) -> float:
         await asyncio.sleep(i * 0.2 / 32)  # nobody presses in the same millisecond
         async with websockets.connect(url.replace("http", "ws") + "/tts/ws", max_size=None) as ws:
             await ws.send(json.dumps({"op": "hello", "v": 1, "token": token, "locale": "en"}))
@@ -91,7 +91,7 @@ def m2(k: Bench):
                     return worst * 1000
 
     async def all_of_them(url: str, token: str):
-        return await asyncio.gather(*[one(url, token, i) for i in range(32)])
+        return await asyncio.gather(*[listen_once(url, token, i) for i in range(32)])
 
     with (
         running(env=FREE, fake_lanes=32) as studio,

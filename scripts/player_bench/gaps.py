@@ -79,6 +79,6 @@ def b1(k: Bench):
     p.until("playing")
     p.js("KK.player.output.ctx.suspend()")
     time.sleep(3)
-    got = p.js("KK.player.peaks.length / 100") - p.counters["played"] / RATE
+    ahead_s = p.js("KK.player.peaks.length / 100") - p.counters["played"] / RATE
     p.js("KK.player.stop()")
-    return f"{got:.2f} s ahead (lead 15 s)", got <= 15.2, {"ahead_s": got}
+    return f"{ahead_s:.2f} s ahead (lead 15 s)", ahead_s <= 15.2, {"ahead_s": ahead_s}

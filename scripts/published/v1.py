@@ -29,7 +29,7 @@ Noise = Callable[[int, int], torch.Tensor]  # (call, frames) -> (1, frames, 80)
 class Call:
     """One call of flow and vocoder: on the ids from `offset` on, `given` of them."""
 
-    given: int
+    n_ids: int
     offset: int
     final: bool
 
@@ -84,7 +84,7 @@ class Token2Wav:
         vocoder, cache, tail = SeamVocoder(self.vocoder, seed, HELD_FRAMES), None, None
         fade = torch.from_numpy(np.hamming(2 * OVERLAP_FRAMES))[:, None]
         for number, call in enumerate(schedule(len(ids))):
-            mel, cache = self.hop(ids[call.offset : call.offset + call.given], number, cache)
+            mel, cache = self.hop(ids[call.offset : call.offset + call.n_ids], number, cache)
             if tail is not None:
                 mel[:OVERLAP_FRAMES] = (
                     mel[:OVERLAP_FRAMES] * fade[:OVERLAP_FRAMES] + tail * fade[OVERLAP_FRAMES:]

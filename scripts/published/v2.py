@@ -26,7 +26,7 @@ HELD_FRAMES = 8
 class Call:
     """One call of flow and vocoder: on the first `given` ids, playing from id `offset` on."""
 
-    given: int
+    n_ids: int
     offset: int
     final: bool
 
@@ -48,15 +48,15 @@ class SeamVocoder:
     excitation in front, and is faded in.
     """
 
-    def __init__(self, vocoder: Vocoder, seed: int | None = None, held: int = HELD_FRAMES):
+    def __init__(self, vocoder: Vocoder, seed: int | None = None, n_held: int = HELD_FRAMES):
         self.vocoder, self.seed = vocoder, seed
-        self.frames, self.samples = held, held * vocoder.dims.frame_samples
-        self.held: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+        self.frames, self.samples = n_held, n_held * vocoder.dims.frame_samples
+        self._seam: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
         self.calls = 0
 
     def joined(self, mel: torch.Tensor) -> torch.Tensor:
         """What the vocoder is given for the new frames mel (1, 80, n)."""
-        return mel if self.held is None else torch.cat([self.held[0], mel], 2)
+        return mel if self._seam is None else torch.cat([self._seam[0], mel], 2)
 
     @torch.inference_mode()
     def push(self, joined: torch.Tensor, final: bool) -> torch.Tensor:
@@ -70,16 +70,16 @@ class SeamVocoder:
         )
         self.calls += 1
         source = vocoder.m_source(vocoder.f0(joined), noise, vocoder.m_source.start(seed))
-        if self.held is not None:
-            source[:, :, :samples] = self.held[1]
+        if self._seam is not None:
+            source[:, :, :samples] = self._seam[1]
         wave = vocoder.decode(joined, source)
-        if self.held is not None:
+        if self._seam is not None:
             fade = torch.from_numpy(np.hamming(2 * samples)).to(wave)
-            wave[:samples] = wave[:samples] * fade[:samples] + self.held[2] * fade[samples:]
+            wave[:samples] = wave[:samples] * fade[:samples] + self._seam[2] * fade[samples:]
         if final:
-            self.held = None
+            self._seam = None
             return wave
-        self.held = joined[:, :, -self.frames :], source[:, :, -samples:], wave[-samples:].clone()
+        self._seam = joined[:, :, -self.frames :], source[:, :, -samples:], wave[-samples:].clone()
         return wave[:-samples]
 
 
@@ -111,7 +111,7 @@ class Token2Wav:
     def mel(self, ids: torch.Tensor, call: Call) -> torch.Tensor:
         """(1, 80, n): the frames that this call adds"""
         blocks = None if call.final else Blocks(self.flow.dims.chunk_size)
-        mel = self.flow.whole(ids[: call.given], *self.voice, blocks, call.final)
+        mel = self.flow.whole(ids[: call.n_ids], *self.voice, blocks, call.final)
         return mel[FRAMES_PER_ID * call.offset :].mT[None]
 
     def stream(

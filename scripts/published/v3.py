@@ -70,7 +70,7 @@ class Token2Wav(v2.Token2Wav):
         mel, emitted = torch.zeros(1, 80, 0), 0
         for call in v2.schedule(len(ids), len(self.voice[0])):
             mel = torch.cat([mel.to(self.flow.device), self.mel(ids, call)], 2)
-            wave = spoken(self.vocoder, mel, call.final, noise)[emitted:]
+            wave = vocode(self.vocoder, mel, call.final, noise)[emitted:]
             emitted += len(wave)
             yield mel, wave
 
@@ -79,10 +79,10 @@ class Token2Wav(v2.Token2Wav):
     ) -> tuple[Tensor, Tensor]:
         """In one call: mel given to the vocoder, samples."""
         mel = v2.stretch(self.mel(ids, v2.Call(len(ids), 0, True)), speed)
-        return mel, spoken(self.vocoder, mel, True, noise)
+        return mel, vocode(self.vocoder, mel, True, noise)
 
 
-def spoken(
+def vocode(
     vocoder: CausalVocoder, mel: Tensor, final: bool, noise: NoiseAt | None = None
 ) -> Tensor:
     """mel (1, 80, n) -> (480 * n,), not final (480 * (n - 8),)"""

@@ -32,7 +32,7 @@ def yaml_text(
     more: str = "",
 ) -> str:
     """The `hift:` table. more: lines of its own generation."""
-    ones = [[1, 3, 5]] * len(stages)
+    dilations = [[1, 3, 5]] * len(stages)
     return f"""\
 hift: !new:cosyvoice.hifigan.generator.{kind}
     in_channels: {BANDS}
@@ -50,7 +50,7 @@ hift: !new:cosyvoice.hifigan.generator.{kind}
     resblock_kernel_sizes: [3, 7, 11]
     resblock_dilation_sizes: [[1, 3, 5], [1, 3, 5], [1, 3, 5]]
     source_resblock_kernel_sizes: {[s.block for s in stages]}
-    source_resblock_dilation_sizes: {ones}
+    source_resblock_dilation_sizes: {dilations}
     lrelu_slope: 0.1
     audio_limit: 0.99
 {more}    f0_predictor: !new:cosyvoice.hifigan.f0_predictor.{f0_kind}

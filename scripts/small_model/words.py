@@ -39,7 +39,7 @@ def byte_letters() -> list[str]:
     return [letters[b] for b in range(256)]
 
 
-def _grown() -> tuple[list[str], list[str]]:
+def _learn_merges() -> tuple[list[str], list[str]]:
     """(tokens in the order of their ids, merges)."""
     letters = byte_letters()
     tokens, merges = list(letters), []
@@ -55,7 +55,7 @@ def _grown() -> tuple[list[str], list[str]]:
 
 def vocabulary() -> tuple[str, str]:
     """(vocab.json, merges.txt)."""
-    tokens, merges = _grown()
+    tokens, merges = _learn_merges()
     return json.dumps({token: i for i, token in enumerate(tokens)}, ensure_ascii=False), "\n".join(
         ["#version: 0.2", *merges, ""]
     )
@@ -66,7 +66,7 @@ def ranks(count: int = 0) -> list[bytes]:
     to `count`, where so many are wanted.
     """
     bytes_of = {letter: b for b, letter in enumerate(byte_letters())}
-    tokens = [bytes(bytes_of[letter] for letter in token) for token in _grown()[0]]
+    tokens = [bytes(bytes_of[letter] for letter in token) for token in _learn_merges()[0]]
     have = set(tokens)
     pairs = (
         pair

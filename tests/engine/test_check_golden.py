@@ -291,7 +291,7 @@ def write_token2wav(folder, flow, vocoder, dims):
     io["x.stream.wav"] = torch.cat([wave for _, wave in calls])[None]
     io["x.stream.chunk_lengths"] = torch.tensor([len(wave) for _, wave in calls])
     call_list = [
-        {"n_token": c.given, "token_offset": c.offset, "finalize": c.final}
+        {"n_token": c.n_ids, "token_offset": c.offset, "finalize": c.final}
         for c in schedule(50, 25)
     ]
     save_file(

@@ -94,9 +94,9 @@ def test_frames_of_hops_are_those_of_the_schedule_and_cost_the_prompt_each_time(
     state = voice.begin(1)
     mels = hopped(state, its)
     assert [len(mel) for mel in mels] == [172, 172, frames_of(63)]
-    assert [call.given for call in schedule(263)] == [120, 120, 63]
+    assert [call.n_ids for call in schedule(263)] == [120, 120, 63]
     assert state.computed_frames == 3 * len(voice.prompt_mel) + sum(
-        frames_of(call.given) for call in schedule(263)
+        frames_of(call.n_ids) for call in schedule(263)
     )
     assert state.closed and state.bytes == 0
     with pytest.raises(ValueError, match="final step"):

@@ -13,4 +13,4 @@ def test_the_page_stays_up_and_listeners_are_told(tmp_path):
     report = chaos.run(tmp_path, rounds=3, freeze_every=3, frozen_s=2.0, say=lambda line: None)
     assert report.broken() == []
     assert [r.codes for r in report.rounds] == [{"engine_lost"}] * 2 + [{"stalled"}]
-    assert all(r.sounding for r in report.rounds) and report.page.asked > 20
+    assert all(r.sounding for r in report.rounds) and report.page.n_requests > 20
