@@ -18,7 +18,7 @@ from scripts.published.v2 import SeamVocoder
 from . import flow1 as flow_check
 from . import hift1 as hift_check
 from .hift import Report
-from .token2wav import compare, fed
+from .token2wav import compare, compare_pieces
 
 MEL_TOLERANCE = 1e-3
 
@@ -60,4 +60,4 @@ def check(folder: Path, report: Report, device: str = "cpu") -> None:
                 )
             ]
         compare(io, key, chunks, MEL_TOLERANCE, report)
-        fed(io, key, SeamVocoder(vocoder, n_held=HELD_FRAMES), device, report)
+        compare_pieces(io, key, SeamVocoder(vocoder, n_held=HELD_FRAMES), device, report)

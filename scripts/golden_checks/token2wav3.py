@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from scripts.published.v3 import Token2Wav
-from scripts.published.v3 import speak_cases as vocoded
+from scripts.published.v3 import vocode as vocoded
 
 from . import flow3, hift3
 from .flow import Report, largest

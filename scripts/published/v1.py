@@ -27,7 +27,7 @@ Noise = Callable[[int, int], torch.Tensor]  # (call, frames) -> (1, frames, 80)
 
 @dataclass(frozen=True)
 class Call:
-    """One call of flow and vocoder: on the ids from `offset` on, `given` of them."""
+    """One call of flow and vocoder: on the ids from `offset` on, `n_ids` of them."""
 
     n_ids: int
     offset: int

@@ -24,7 +24,7 @@ HELD_FRAMES = 8
 
 @dataclass(frozen=True)
 class Call:
-    """One call of flow and vocoder: on the first `given` ids, playing from id `offset` on."""
+    """One call of flow and vocoder: on the first `n_ids` ids, playing from id `offset` on."""
 
     n_ids: int
     offset: int

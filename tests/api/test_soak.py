@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from scripts.make_small_model import make
-from scripts.soak import Count, grown
+from scripts.soak import Count, growth_of
 from tests.conftest import ROOT
 
 MINUTES = os.environ.get(
@@ -93,4 +93,4 @@ def test_a_planted_leak_is_caught():
 )
 def test_growth_is_told_from_noise(last, names):
     first = Count(200, 39, 20, 2)
-    assert set(grown([Count(150, 30, 10, 0)] * 2 + [first] * 3 + [last] * 3)) == names
+    assert set(growth_of([Count(150, 30, 10, 0)] * 2 + [first] * 3 + [last] * 3)) == names

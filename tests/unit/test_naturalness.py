@@ -198,7 +198,7 @@ class FakeEngine:
 
 def test_each_reference_says_each_sentence_as_the_page_would_ask_for_it():
     engine, speakers = FakeEngine(), script.references()[:2]
-    spoken = list(script.spoken(engine, "natural", speakers, 2))
+    spoken = list(script.speak_utterances(engine, "natural", speakers, 2))
     assert [u.file for u, _ in spoken][:4] == [
         f"starter-zh-high__{language}__{i}.wav" for language in ("zh", "en") for i in range(2)
     ]
@@ -211,10 +211,10 @@ def test_each_reference_says_each_sentence_as_the_page_would_ask_for_it():
 
 def test_a_stalled_engine_is_asked_again_and_its_half_sound_is_thrown_away():
     speakers = script.references()[:1]
-    (_, sound), _ = script.spoken(engine := FakeEngine(script.TRIES - 1), "", speakers, 1)
+    (_, sound), _ = script.speak_utterances(engine := FakeEngine(script.TRIES - 1), "", speakers, 1)
     assert len(sound) == 48000 and len(engine.requests) == script.TRIES + 1
     with pytest.raises(EngineStalled):
-        list(script.spoken(FakeEngine(script.TRIES), "", speakers, 1))
+        list(script.speak_utterances(FakeEngine(script.TRIES), "", speakers, 1))
 
 
 # ---- the whole script, with meters that make up their readings ----
