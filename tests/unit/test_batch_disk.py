@@ -114,7 +114,7 @@ def test_a_pause_that_cannot_be_written_down_is_known_all_the_same(studio, monke
 
     store = studio.batch._jobs
     broken = studio.batch.submit(ME, asks(3, start=20, instruction="seconds=0.4 rtf=0.5"))
-    for name in ("claim", "done", "pause", "release", "tried"):
+    for name in ("claim", "mark_done", "pause", "release", "tried"):
         monkeypatch.setattr(store, name, full)
     assert until(studio, broken, "paused").code == "storage"
     monkeypatch.undo()

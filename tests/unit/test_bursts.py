@@ -146,7 +146,7 @@ def test_a_place_that_was_claimed_is_free_again_when_its_job_ends(monkeypatch):
     for one in jobs:
         gate.enter(one, lambda j: begun.append(j.id))
     assert begun == ["a"] and gate.n_waiting == 2
-    gate.done(jobs[0])
+    gate.finish(jobs[0])
     assert begun == ["a", "b"]
     jobs[1].credit = 1  # it is its lane's now, which says that it is not hungry
     gate.next()

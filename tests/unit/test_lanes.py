@@ -198,7 +198,7 @@ def test_admission_places_refusals_and_leaving():
     assert full.value.retry_after_s >= 1 and gate.refused == 1
     assert gate.leave(b) and not gate.leave(b) and c.snapshot().position == 1
     hungry[0] -= 1
-    gate.done(a)
+    gate.finish(a)
     assert begun == ["a", "c"]
 
 
@@ -217,7 +217,7 @@ def test_a_visitor_with_three_streams_does_not_starve_another():
     assert places == {"a1": 0, "b1": 1, "c1": 2, "a2": 3, "b2": 4, "a3": 5}
     for _ in range(5):
         hungry[0] -= 1
-        gate.done(jobs[begun[-1]])
+        gate.finish(jobs[begun[-1]])
     assert begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 

@@ -115,7 +115,7 @@ def test_takes_of_the_same_moment_keep_their_order(tmp_path):
         store.add(take(n, at=5.0), b"RIFF")
     store.add(take(9, at=6.0), b"RIFF")
     assert store.ids("local/a") == ["take-9", "take-1", "take-2", "take-3", "take-4"]
-    assert [t.id for t in store.some(["take-2", "take-8", "take-1"])] == [
+    assert [t.id for t in store.get_many(["take-2", "take-8", "take-1"])] == [
         "take-2",
         "take-1",
     ], "what is gone is left out"
