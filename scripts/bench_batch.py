@@ -92,9 +92,9 @@ async def line(http: httpx.AsyncClient, text: str, seed: int) -> float:
     return seconds_of(answer.content)
 
 
-async def batch(http: httpx.AsyncClient, texts: list[str], seed: int) -> float:
+async def batch(http: httpx.AsyncClient, sentences: list[str], seed: int) -> float:
     answer = await http.post(
-        "/v2/synthesize/batch", json={"texts": texts, "voice": VOICE, "seed": seed}
+        "/v2/synthesize/batch", json={"texts": sentences, "voice": VOICE, "seed": seed}
     )
     answer.raise_for_status()
     with zipfile.ZipFile(io.BytesIO(answer.content)) as z:
@@ -125,11 +125,11 @@ async def all_of(url: str, asks: list, in_flight: int) -> tuple[list[float], flo
     return took, audio_s, failed
 
 
-def synchronous(url: str, texts: list[str], seed: int) -> tuple[list[float], float, int]:
+def synchronous(url: str, sentences: list[str], seed: int) -> tuple[list[float], float, int]:
     """As a script without asyncio does it: one call, and the next when its answer is there."""
     took, audio_s = [], 0.0
     with httpx.Client(base_url=url, timeout=600) as http:
-        for i, text in enumerate(texts):
+        for i, text in enumerate(sentences):
             began = time.monotonic()
             answer = http.post(
                 "/v1/audio/speech",

@@ -83,11 +83,11 @@ class _Ended(httpx.AsyncByteStream):
 
 # ---- the ways ------------------------------------------------------------------------------------
 def synchronous(
-    url: str, texts: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
+    url: str, sentences: list[str], seed: int, is_paced: bool = False, is_fresh: bool = False
 ) -> tuple[list[float], float, int]:
     """Latencies in ms, seconds of sound, failures."""
     took, audio_s, tts = [], 0.0, TTS(url)
-    for i, text in enumerate(texts):
+    for i, text in enumerate(sentences):
         began = time.monotonic()
         if is_fresh:
             tts.close()
@@ -101,7 +101,7 @@ def synchronous(
 
 
 def asynchronous(
-    url: str, texts: list[str], seed: int, batch: int, in_flight: int
+    url: str, sentences: list[str], seed: int, batch: int, in_flight: int
 ) -> tuple[list[float], float, int]:
     async def run():
         timed = Timed(
@@ -111,7 +111,7 @@ def asynchronous(
         async with AsyncBatchClient(
             url, in_flight=in_flight, batch=batch, seed=seed, transport=timed
         ) as client:
-            async for result in client.results(texts, voice=VOICE):
+            async for result in client.results(sentences, voice=VOICE):
                 audio_s += result.seconds
                 if result.error is not None:
                     failed += 1

@@ -72,7 +72,7 @@ class Nest:
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._ours: socket.socket | None = None
+        self._near_end: socket.socket | None = None
 
     def hatch(
         self,
@@ -84,33 +84,33 @@ class Nest:
     ) -> Hatched:
         """The same, forked. `program`: another one that starts so often."""
         with log.open("wb") as out:
-            ours, theirs = os.pipe()
+            near_end, far_end = os.pipe()
             pid = self.ask(
                 {"program": program, "argv": argv, "env": env, "max_file_kb": max_file_kb},
-                [theirs, out.fileno()],
+                [far_end, out.fileno()],
             )
-        os.close(theirs)
-        return Hatched(self, pid, os.fdopen(ours, "rb"))
+        os.close(far_end)
+        return Hatched(self, pid, os.fdopen(near_end, "rb"))
 
-    def ask(self, what: dict, fds: list[int] | None = None):
+    def ask(self, request: dict, fds: list[int] | None = None):
         with self._lock:
-            if self._ours is None:
+            if self._near_end is None:
                 self._start()
-            socket.send_fds(self._ours, [json.dumps(what).encode()], fds or [])
-            return json.loads(self._ours.recv(1 << 10))
+            socket.send_fds(self._near_end, [json.dumps(request).encode()], fds or [])
+            return json.loads(self._near_end.recv(1 << 10))
 
     def _start(self) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.nest", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.nest", str(far_end.fileno())],
             cwd=ROOT,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[far_end.fileno()],
             stdin=subprocess.DEVNULL,
         )
-        theirs.close()
+        far_end.close()
 
         def end():
-            self._ours.shutdown(socket.SHUT_RDWR)
+            self._near_end.shutdown(socket.SHUT_RDWR)
             process.wait(10)
 
         atexit.register(end)
@@ -136,15 +136,15 @@ def _sit(line: socket.socket) -> int:
         message, fds, _, _ = socket.recv_fds(line, 1 << 20, 2)
         if not message:
             return 0
-        what = json.loads(message)
-        if "poll" in what:
-            pid, status = os.waitpid(what["poll"], os.WNOHANG)
+        request = json.loads(message)
+        if "poll" in request:
+            pid, status = os.waitpid(request["poll"], os.WNOHANG)
             line.sendall(json.dumps(os.waitstatus_to_exitcode(status) if pid else None).encode())
             continue
         pid = os.fork()
         if not pid:
             line.close()
-            _fly(programs[what["program"]], what, *fds)
+            _fly(programs[request["program"]], request, *fds)
         for fd in fds:
             os.close(fd)
         line.sendall(json.dumps(pid).encode())
@@ -155,7 +155,7 @@ def _limit(max_file_kb: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_kb << 10,) * 2)
 
 
-def _fly(main, what: dict, stdout: int, stderr: int) -> None:
+def _fly(main, request: dict, stdout: int, stderr: int) -> None:
     """In the forked process; does not come back."""
     code = 1
     try:
@@ -164,9 +164,9 @@ def _fly(main, what: dict, stdout: int, stderr: int) -> None:
         os.close(stdout)
         os.close(stderr)
         os.environ.clear()
-        os.environ.update(what["env"])
-        _limit(what["max_file_kb"])
-        code = main(what["argv"])
+        os.environ.update(request["env"])
+        _limit(request["max_file_kb"])
+        code = main(request["argv"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

@@ -321,11 +321,13 @@ def test_direct_imports_are_required(folders, files):
     requirements = {
         plain(line.partition("==")[0]) for name in files for line in requirement_lines(name)
     }
-    ours = {"webui", "tests", "scripts", *sys.stdlib_module_names} | OPTIONAL
+    own_packages = {"webui", "tests", "scripts", *sys.stdlib_module_names} | OPTIONAL
     missing = set()
     for path in (p for folder in folders for p in (ROOT / folder).rglob("*.py")):
         siblings = {p.stem for p in path.parent.glob("*") if p.suffix in ("", ".py")}
-        names = {dotted.split(".")[0] for _, dotted in absolute_imports(path)} - siblings - ours
+        names = (
+            {dotted.split(".")[0] for _, dotted in absolute_imports(path)} - siblings - own_packages
+        )
         missing |= {
             f"{path.relative_to(ROOT)}: {n}"
             for n in names

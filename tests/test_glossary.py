@@ -43,7 +43,7 @@ ALWAYS_TOGETHER = (
 )
 
 
-def spoken(sentence: str) -> str:
+def plain_forms(sentence: str) -> str:
     """As it is read, forms for one and for many included, small letters."""
     return re.sub(r"\{\w+\|([^|}]*)\|([^}]*)\}", r"\1 \2", sentence).lower()
 
@@ -62,11 +62,11 @@ def test_a_variant_is_used_nowhere(variant):
 
 @pytest.mark.parametrize("term", TERMS)
 def test_a_term_is_the_same_pair_wherever_it_is_used(term):
-    zh, en, meaning, where = TERMS[term]
-    used = re.findall(r"`([\w.]+)`(\*?)", where)
+    zh, en, meaning, pages = TERMS[term]
+    used = re.findall(r"`([\w.]+)`(\*?)", pages)
     assert meaning and used
     for key, is_shorter in used:
-        is_used = zh in ZH[key], en.lower() in spoken(EN[key])
+        is_used = zh in ZH[key], en.lower() in plain_forms(EN[key])
         assert any(is_used) if is_shorter else all(is_used), (key, ZH[key], EN[key])
 
 
@@ -76,7 +76,7 @@ def test_a_terms_pair_stands_together_in_every_sentence(term):
     apart = [
         k
         for k in ZH
-        if (zh in ZH[k]) != bool(re.search(rf"\b{re.escape(en.lower())}", spoken(EN[k])))
+        if (zh in ZH[k]) != bool(re.search(rf"\b{re.escape(en.lower())}", plain_forms(EN[k])))
     ]
     assert apart == []
 

@@ -15,8 +15,8 @@ HOOKS = {
 
 
 def test_each_place_that_names_what_gradio_draws_has_a_reason():
-    found = Counter(name for _, name in hooks(ROOT))
-    assert found == {name: places for name, (places, _) in HOOKS.items()}
+    counts = Counter(name for _, name in hooks(ROOT))
+    assert counts == {name: places for name, (places, _) in HOOKS.items()}
 
 
 def test_a_place_is_a_rule_or_a_string_that_names_what_is_not_the_pages_own(tmp_path):

@@ -36,31 +36,33 @@ def lines_of(tmp_path, name, source):
 
 def test_a_copy_is_found_whatever_stands_around_it_and_comments_do_not_hide_it(tmp_path):
     block = "\n".join(f"x{i} = {i} + y" for i in range(11))
-    one = lines_of(tmp_path, "one.py", f'"""Head."""\nimport os\n\na = 1\n{block}\nb = 2\n')
-    two = lines_of(
+    first = lines_of(tmp_path, "one.py", f'"""Head."""\nimport os\n\na = 1\n{block}\nb = 2\n')
+    second = lines_of(
         tmp_path,
         "two.py",
         'def f(y):\n    """Doc."""\n'
         + textwrap.indent(block.replace("\n", "  # why\n\n# so\n"), "    ")
         + "\n    return x1\n",
     )
-    [copy] = count_lines.copies([one, two])
+    [copy] = count_lines.copies([first, second])
     assert (copy.lines, copy.first.file, copy.first.number, copy.second.number) == (
         11,
         "one.py",
         5,
         3,
     )
-    assert not count_lines.copies([one[:-2], two]), "ten lines are no copy"
-    [twice] = count_lines.copies([one + lines_of(tmp_path, "more.py", block)])
+    assert not count_lines.copies([first[:-2], second]), "ten lines are no copy"
+    [twice] = count_lines.copies([first + lines_of(tmp_path, "more.py", block)])
     assert twice.lines == 11, "in one file too"
 
 
 def test_a_copy_with_other_names_is_told_as_alike(tmp_path):
-    one = lines_of(tmp_path, "one.py", "\n".join(f"a{i} = b{i} * {i}" for i in range(12)))
-    two = lines_of(tmp_path, "two.py", "\n".join(f"c{i} = long_name * {i + 9}" for i in range(12)))
-    assert not count_lines.copies([one, two])
-    assert count_lines.copies(map(count_lines.blurred, (one, two)))
+    first = lines_of(tmp_path, "one.py", "\n".join(f"a{i} = b{i} * {i}" for i in range(12)))
+    second = lines_of(
+        tmp_path, "two.py", "\n".join(f"c{i} = long_name * {i + 9}" for i in range(12))
+    )
+    assert not count_lines.copies([first, second])
+    assert count_lines.copies(map(count_lines.blurred, (first, second)))
 
 
 def test_shared_is_what_two_reach(tmp_path):

@@ -61,25 +61,25 @@ class Socket:
         self,
         seq: int | None = None,
         until: tuple = ("end", "error", "cancelled"),
-        heard: Heard | None = None,
+        reply: Heard | None = None,
         timeout: float = 20,
     ) -> Heard:
-        heard = heard or Heard()
+        reply = reply or Heard()
         while True:
-            got = self.recv(timeout)
-            if isinstance(got, bytes):
-                magic, _, s, start = FRAME.unpack_from(got)
+            message = self.recv(timeout)
+            if isinstance(message, bytes):
+                magic, _, s, start = FRAME.unpack_from(message)
                 assert magic == 0x4B01
                 if seq is None or s == seq:
                     assert start == (
-                        heard.frames[-1][1] + heard.frames[-1][2] if heard.frames else start
+                        reply.frames[-1][1] + reply.frames[-1][2] if reply.frames else start
                     ), "a hole between frames"
-                    heard.frames.append((s, start, (len(got) - FRAME.size) // 2))
-                    heard.pcm += got[FRAME.size :]
+                    reply.frames.append((s, start, (len(message) - FRAME.size) // 2))
+                    reply.pcm += message[FRAME.size :]
                 continue
-            heard.messages.append(got)
-            if got["op"] in until and (seq is None or got.get("seq") == seq):
-                return heard
+            reply.messages.append(message)
+            if message["op"] in until and (seq is None or message.get("seq") == seq):
+                return reply
 
     def say(self, params: dict, **kw) -> Heard:
         return self.hear(self.start(params, **kw))

@@ -198,7 +198,7 @@ def test_what_no_scope_names_needs_admin(app):
     for method, pattern in routes_of(app):
         of.setdefault(frozenset(permissions.needed(method, filled(pattern))), set()).add(pattern)
     assert permissions.needed("GET", "/v1/planted") == frozenset()
-    ours = {
+    own_routes = {
         p
         for p in of[frozenset()]
         if not p.startswith(
@@ -212,7 +212,7 @@ def test_what_no_scope_names_needs_admin(app):
         "/v1/demos",
         "/tts/model/fetch",
         "/",
-    } <= ours
+    } <= own_routes
     assert {"/v1/audio/speech", "/tts/ws", "/tts/result/{name}"} <= of[frozenset({"speak"})] and {
         "/v2/synthesize/batch",
         "/v2/jobs/{job_id}",

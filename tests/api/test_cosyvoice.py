@@ -35,8 +35,8 @@ def wait_for(http, condition, limit_s: float = 120.0) -> dict:
 
 def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
     with running("--model-dir", str(models), engine="auto") as studio, studio.client() as http:
-        one = Socket(studio, http)
-        first = one.say(TEXT)
+        sock = Socket(studio, http)
+        first = sock.say(TEXT)
         assert first.of("begin")[0]["engine"] in ("builtin", "cosyvoice2") and first.of("end")
         health = wait_for(http, lambda s: s.get("engine") == "cosyvoice2")
         assert (
@@ -55,7 +55,7 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
             "instruct": {"instructions": "用四川话说"},
             "preset": {"voice": preset},
         }.items():
-            reply = one.say({**TEXT, "mode": mode, **more})
+            reply = sock.say({**TEXT, "mode": mode, **more})
             assert reply.of("end"), reply.messages
             assert reply.of("begin")[0]["engine"] == "cosyvoice2"
             trace = reply.of("end")[0]["trace"]
@@ -66,13 +66,13 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
                 and "other" not in trace["whole"]
             )
             sound[mode] = bytes(reply.pcm)
-            assert bytes(one.say({**TEXT, "mode": mode, **more}).pcm) == sound[mode], (
+            assert bytes(sock.say({**TEXT, "mode": mode, **more}).pcm) == sound[mode], (
                 "request 2 is request 1"
             )
         assert len(set(sound.values())) == 4
         health = http.post("/v1/text/prepare", json={"text": TEXT["input"]}).json()
         assert [s["text"] for s in health["segments"]] == [TEXT["input"]], "one call of its model"
-        short = one.say({**TEXT, "input": "好", "mode": "zero_shot"})
+        short = sock.say({**TEXT, "input": "好", "mode": "zero_shot"})
         assert short.of("begin")[0]["sentences"] == ["好。"] and "cross-lingual" in str(
             short.of("begin")[0]["notes"]
         )
@@ -81,9 +81,9 @@ def test_the_built_in_voice_speaks_until_the_model_takes_over(models):
             files={"audio_sample": clip(4)},
             data={"name": "Lin", "consent": "me"},
         ).json()
-        assert one.say({**TEXT, "voice": saved["id"]}).of("end")
+        assert sock.say({**TEXT, "voice": saved["id"]}).of("end")
         assert not studio.state()["torch"], "the model's process loads torch, the page's never does"
-        one.close()
+        sock.close()
 
 
 def test_a_model_that_cannot_be_used_leaves_the_built_in_voice_and_says_so(tmp_path):
@@ -96,9 +96,9 @@ def test_a_model_that_cannot_be_used_leaves_the_built_in_voice_and_says_so(tmp_p
             and "flow.pt" in health["failure"]
             and "flow.pt" in health["failure_zh"]
         )
-        one = Socket(studio, http)
-        assert one.say(TEXT).of("end")
-        one.close()
+        sock = Socket(studio, http)
+        assert sock.say(TEXT).of("end")
+        sock.close()
 
 
 def test_asked_for_by_name_it_is_that_engine_or_none(tmp_path):
@@ -127,9 +127,11 @@ def test_asked_for_by_name_it_is_that_engine_or_none(tmp_path):
 def test_conversion_speaks_the_source_in_the_other_voice(studio):
     """With the tone engine: the route, not the sound."""
     with studio.client() as http:
-        one = Socket(studio, http)
+        sock = Socket(studio, http)
         assert (
-            one.say({"input": "", "mode": "convert", "source": "draft-none"}).of("error")[0]["code"]
+            sock.say({"input": "", "mode": "convert", "source": "draft-none"}).of("error")[0][
+                "code"
+            ]
             == "voice_gone"
         )
-        one.close()
+        sock.close()

@@ -112,9 +112,9 @@ def test_a_guest_speaks_with_the_links_voice_and_settings_over_both_ways(house):
         assert over_http.status_code == 200 and over_http.content == keepers, (
             "what the guest asked for changed something"
         )
-        one = Guest(studio, guest, demo)
-        reply = one.hear(
-            one.start({"input": TEXT, "voice": voice, "instructions": "seconds=9", "speed": 0.5})
+        sock = Guest(studio, guest, demo)
+        reply = sock.hear(
+            sock.start({"input": TEXT, "voice": voice, "instructions": "seconds=9", "speed": 0.5})
         )
         assert bytes(reply.pcm) == keepers
         begin, end = reply.of("begin")[0], reply.of("end")[0]
@@ -123,10 +123,10 @@ def test_a_guest_speaks_with_the_links_voice_and_settings_over_both_ways(house):
             and end["url"] is None
             and "code" not in end
         )
-        one.start({"input": TEXT}, credit=2400)
-        one.recv(), one.send(op="cancel", seq=one.seq)
-        assert one.hear(until=("cancelled", "end")).messages[-1]["op"] == "cancelled"
-        one.close()
+        sock.start({"input": TEXT}, credit=2400)
+        sock.recv(), sock.send(op="cancel", seq=sock.seq)
+        assert sock.hear(until=("cancelled", "end")).messages[-1]["op"] == "cancelled"
+        sock.close()
     assert row(http, demo)["uses"] == 3 and row(http, demo)["characters"] == 3 * len(TEXT)
     assert not http.get("/tts/takes.zip").content.count(b"the transcript"), "a guest leaves no take"
     assert not [
@@ -142,13 +142,13 @@ def test_the_page_and_its_answers_tell_nothing_of_the_studio(house):
     with studio.client() as guest:
         page, sound = guest.get(demo["path"]), say(guest, demo)
         public_text = page.text + json.dumps(dict(page.headers)) + json.dumps(dict(sound.headers))
-        one = Guest(studio, guest, demo)
+        sock = Guest(studio, guest, demo)
         public_text += (
-            json.dumps(one.hear(one.start({"input": TEXT})).messages)
-            + json.dumps(one.ready)
-            + one.token
+            json.dumps(sock.hear(sock.start({"input": TEXT})).messages)
+            + json.dumps(sock.ready)
+            + sock.token
         )
-        one.close()
+        sock.close()
         for secret in (
             voice,
             "Lin Wan",
@@ -298,17 +298,17 @@ def test_a_link_that_was_taken_back_is_refused_in_an_open_socket_too(house):
     studio, http, voice = house
     demo = share(http, voice)
     with studio.client() as guest:
-        one = Guest(studio, guest, demo)
-        first = one.hear(one.start({"input": TEXT}))
+        sock = Guest(studio, guest, demo)
+        first = sock.hear(sock.start({"input": TEXT}))
         assert first.of("end")
         assert http.delete(f"/v1/demos/{demo['id']}").status_code == 204
-        retry = one.hear(one.start({"input": TEXT}))
+        retry = sock.hear(sock.start({"input": TEXT}))
         assert retry.of("error")[0]["code"] == "demo_ended"
-        resumed = one.hear(
-            one.start({"input": TEXT}, job=first.of("begin")[0]["job"], **{"from": 0})
+        resumed = sock.hear(
+            sock.start({"input": TEXT}, job=first.of("begin")[0]["job"], **{"from": 0})
         )
         assert len(resumed.pcm) in (0, len(first.pcm)), "at most the sound that was already theirs"
-        one.close()
+        sock.close()
         refused(guest, demo, 403, "demo_ended")
         assert (
             row(http, demo)["state"] == "revoked"
@@ -357,42 +357,42 @@ def test_a_link_that_is_used_up_speaks_nothing_more_by_resuming(house):
     for settings, is_whole in ((quick, True), (slow, False)):
         demo = share(http, voice, max_uses=1, **settings)
         with studio.client() as guest:
-            one = Guest(studio, guest, demo)
-            seq = one.start({"input": TEXT})
-            reply = one.hear(seq) if is_whole else one.hear(seq, until=("begin",))
+            sock = Guest(studio, guest, demo)
+            seq = sock.start({"input": TEXT})
+            reply = sock.hear(seq) if is_whole else sock.hear(seq, until=("begin",))
             job = reply.of("begin")[0]["job"]
             if not is_whole:
-                one.send(op="cancel", seq=seq)
-                one.hear(seq)
+                sock.send(op="cancel", seq=seq)
+                sock.hear(seq)
             opened = studio.state()["opened"]
             for start in [0] * 12 if is_whole else [0, 1] * 6:
-                retry = one.hear(one.start({"input": TEXT}, job=job, **{"from": start}))
+                retry = sock.hear(sock.start({"input": TEXT}, job=job, **{"from": start}))
                 assert retry.of("error")[0]["code"] == "demo_used_up" and not retry.pcm
             assert studio.state()["opened"] == opened and row(http, demo)["uses"] == 1
-            one.close()
+            sock.close()
 
 
 def test_a_guest_whose_connection_broke_goes_on_and_that_is_no_way_around_the_cap(house):
     studio, http, voice = house
     demo = share(http, voice, max_uses=1, mode="instruct", instructions="seconds=3")
     with studio.client() as guest:
-        one = Guest(studio, guest, demo)
-        seq = one.start({"input": TEXT}, credit=24000)
-        reply = one.hear(seq, until=("begin",))
+        sock = Guest(studio, guest, demo)
+        seq = sock.start({"input": TEXT}, credit=24000)
+        reply = sock.hear(seq, until=("begin",))
         while len(reply.pcm) < 48000:
-            got = one.recv()
-            reply.pcm += got[FRAME.size :] if isinstance(got, bytes) else b""
+            message = sock.recv()
+            reply.pcm += message[FRAME.size :] if isinstance(message, bytes) else b""
         job, n = reply.of("begin")[0]["job"], len(reply.pcm) // 2
-        token, ends = one.token, []
-        one.ws.socket.close()  # the network went away
+        token, ends = sock.token, []
+        sock.ws.socket.close()  # the network went away
         for _ in range(4):
-            one = Guest(studio, guest, demo, token)  # still the same visit
-            rest = one.hear(one.start({}, job=job, **{"from": n}))
+            sock = Guest(studio, guest, demo, token)  # still the same visit
+            rest = sock.hear(sock.start({}, job=job, **{"from": n}))
             ends.append(rest.messages[-1])
             if rest.of("end"):
                 assert len(rest.pcm) // 2 == 3 * 24000 - n
                 job = rest.of("begin")[0]["job"]
-            one.ws.socket.close()
+            sock.ws.socket.close()
         assert [e.get("code", "") for e in ends] == ["", "", "demo_used_up", "demo_used_up"]
     assert row(http, demo)["uses"] == 1
 
@@ -401,13 +401,13 @@ def test_a_charged_resume_is_one_more_use(house):
     studio, http, voice = house
     demo = share(http, voice, max_uses=2, mode="instruct", instructions="seconds=0.2")
     with studio.client() as guest:
-        one = Guest(studio, guest, demo)
-        first = one.hear(one.start({"input": TEXT}))
+        sock = Guest(studio, guest, demo)
+        first = sock.hear(sock.start({"input": TEXT}))
         for is_heard in (True, False):
             job = first.of("begin")[0]["job"]
-            second = one.hear(one.start({"input": TEXT}, job=job, **{"from": 0}))
+            second = sock.hear(sock.start({"input": TEXT}, job=job, **{"from": 0}))
             assert (second.pcm == first.pcm) == is_heard
-        one.close()
+        sock.close()
     assert row(http, demo)["uses"] == 2 and row(http, demo)["characters"] == 2 * len(TEXT)
 
 
@@ -587,8 +587,8 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
     }
     rng, guesses, n = random.Random(5), [], 0
     with studio.client() as guest:
-        one = Guest(studio, guest, demo)
-        token = one.token
+        sock = Guest(studio, guest, demo)
+        token = sock.token
         keys = [
             {},
             {"Cookie": f"kk_visit={token}; kk_login={token}"},
@@ -615,7 +615,7 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
                             answer.status_code,
                         )
                         assert voice not in answer.text and "Lin Wan" not in answer.text
-        one.close()
+        sock.close()
     assert n >= 500
     inside = {(m, g) for m, g, is_inside in guesses if is_inside}
     outside = {(m, g) for m, g, is_inside in guesses if not is_inside}
@@ -628,9 +628,9 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
     # a stream of the keeper's cannot be taken over or stopped, and the page's own socket does not
     # know the guest
     with studio.client() as guest:
-        one = Guest(studio, guest, demo)
+        sock = Guest(studio, guest, demo)
         assert (
-            one.hear(one.start({"input": TEXT}, job=take, **{"from": 0})).of("error")[0]["code"]
+            sock.hear(sock.start({"input": TEXT}, job=take, **{"from": 0})).of("error")[0]["code"]
             == "stream_gone"
         )
         assert guest.post(f"{demo['path']}/tts/cancel/{take}").json() == {"cancelled": False}
@@ -646,17 +646,17 @@ def test_a_crawl_of_500_guessed_routes_finds_only_the_page_its_files_and_its_str
                 studio.url.replace("http", "ws", 1) + "/tts/ws",
                 proxy=None,
                 legacy=True,
-                additional_headers={"Cookie": f"kk_login={one.token}"},
+                additional_headers={"Cookie": f"kk_login={sock.token}"},
             )
             ws.recv(5)
         other = share(http, voice)
         ws = connect(
             studio.url.replace("http", "ws", 1) + other["path"] + "/tts/ws", proxy=None, legacy=True
         )
-        ws.send(json.dumps({"op": "hello", "v": 1, "token": one.token, "locale": "en"}))
+        ws.send(json.dumps({"op": "hello", "v": 1, "token": sock.token, "locale": "en"}))
         with pytest.raises(ConnectionClosed):  # the token of one link opens no other
             ws.recv(5)
-        one.close()
+        sock.close()
 
 
 def test_a_link_below_a_sub_path_and_behind_a_proxy_knows_its_address():

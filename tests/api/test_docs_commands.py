@@ -101,8 +101,8 @@ def test_a_command_runs(page, words, studio, tmp_path):
         if words[0] == "kaikou":
             words[0] = "./run.sh"  # the same options
         if words[0] == "webui.cluster":  # its own options, and those of run.sh
-            both = help_of([sys.executable, "-m", *words[:2]]) | help_of(["bash", "./run.sh"])
-            assert {w for w in words if w.startswith("--")} <= both
+            help_words = help_of([sys.executable, "-m", *words[:2]]) | help_of(["bash", "./run.sh"])
+            assert {w for w in words if w.startswith("--")} <= help_words
         elif words[0] != "pip" and not words[0].startswith("tests."):
             program = "bash" if words[0].endswith(".sh") else sys.executable
             options = [w for w in words[1:] if w.startswith("--")]

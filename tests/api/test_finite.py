@@ -61,15 +61,15 @@ def parameters(routes) -> Iterator[tuple[str, Any]]:
 
 
 def bodies(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for each in model.__subclasses__():
-        if each.__module__.startswith("webui."):
-            yield from (each, *bodies(each))
+    for subclass in model.__subclasses__():
+        if subclass.__module__.startswith("webui."):
+            yield from (subclass, *bodies(subclass))
 
 
 def open_to_odd(kinds) -> list[str]:
     """Those that take a number and let one pass that is not finite."""
     open_fields = []
-    for where, kind in kinds:
+    for path, kind in kinds:
         adapter = TypeAdapter(kind)
         if '"number"' not in json.dumps(adapter.json_schema()):
             continue
@@ -79,7 +79,7 @@ def open_to_odd(kinds) -> list[str]:
             except ValidationError:
                 continue
             if isinstance(value, float) and not math.isfinite(value):
-                open_fields.append(where)
+                open_fields.append(path)
                 break
     return open_fields
 
@@ -105,8 +105,8 @@ def test_every_float_of_every_route_and_body_is_finite(app):
 
 def test_every_body_of_a_route_is_of_the_kind_that_is_walked(app):
     loose = [
-        where
-        for where, kind in parameters(app.routes)
+        path
+        for path, kind in parameters(app.routes)
         if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, JsonBody)
     ]  # fmt: skip
     assert loose == []
@@ -163,10 +163,10 @@ def test_bodies_with_what_is_no_number_are_refused(studio, odd):
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "1e999"])
 def test_a_socket_closes_on_what_is_no_json(studio, odd):
-    one = Socket(studio)
-    one.ws.send(f'{{"op": "ping", "t": {odd}}}')
+    sock = Socket(studio)
+    sock.ws.send(f'{{"op": "ping", "t": {odd}}}')
     with pytest.raises(Exception) as closed:
-        one.recv()
+        sock.recv()
     assert closed.value.rcvd.code == 1008
     typist = Typist(studio)
     typist.ws.send(f'{{"type": "start", "voice": "starter-zh-high", "speed": {odd}}}')
@@ -179,8 +179,8 @@ def test_a_socket_closes_on_what_is_no_json(studio, odd):
 )
 def test_half_a_character_in_any_field_of_a_start_is_answered(studio, field):
     """It could be told in no answer, so the socket fell silent."""
-    one = Socket(studio)
-    errors = one.say({"input": "Hi.", field: "a\ud800"}).of("error")
+    sock = Socket(studio)
+    errors = sock.say({"input": "Hi.", field: "a\ud800"}).of("error")
     assert errors and errors[0]["code"] == "bad_text" and errors[0]["param"] == field
-    assert one.say({"input": "Hi."}).of("end"), "the socket lives on"
-    one.close()
+    assert sock.say({"input": "Hi."}).of("end"), "the socket lives on"
+    sock.close()

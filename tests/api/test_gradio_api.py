@@ -95,12 +95,12 @@ def test_gradios_client_is_told_why_not(studio, tmp_path):
 
 
 def test_an_mcp_client_speaks_a_sentence(studio):
-    names, voices, spoken = ask(
+    names, voices, result = ask(
         studio, ("list_voices", {}), ("speak", {"text": "一二三四五。", "seed": 7})
     )
     assert names == {name.removeprefix("/") for name in NAMES}
-    assert "starter-zh" in voices.content[0].text and not spoken.isError
-    [address] = [word for word in spoken.content[0].text.split() if word.startswith("http")]
+    assert "starter-zh" in voices.content[0].text and not result.isError
+    [address] = [word for word in result.content[0].text.split() if word.startswith("http")]
     sound = httpx.get(address.strip("\"',"))
     assert sound.status_code == 200 and sound.content[:4] == b"RIFF" and len(sound.content) > 20_000
 
@@ -121,10 +121,10 @@ def test_a_key_may_do_what_its_scopes_say(tmp_path):
             ("voices", False, True),
             ("jobs", False, False),
         ):
-            _, one, two = ask(
+            _, first, second = ask(
                 studio, speak, clone, headers={"Authorization": f"Bearer {keys[scope]}"}
             )
-            assert (not one.isError, not two.isError) == (can_speak, can_clone), scope
+            assert (not first.isError, not second.isError) == (can_speak, can_clone), scope
         client = client_of(studio, tmp_path, Authorization=f"Bearer {keys['speak']}")
         assert seconds(client.predict(text="一二三四五。", api_name="/speak")) > 0.5
         events = client.config["dependencies"]

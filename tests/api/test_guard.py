@@ -223,9 +223,9 @@ def test_login_opens_page_stream_and_api(locked):
         assert http.get("/", headers={"Accept": "text/html"}).status_code == 303
         assert http.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
         assert http.get("/", headers={"Accept": "text/html"}).status_code == 200
-        one = Socket(locked, http)
-        assert one.say({"input": "Hello there.", "seed": 1}).of("end")
-        one.close()
+        sock = Socket(locked, http)
+        assert sock.say({"input": "Hello there.", "seed": 1}).of("end")
+        sock.close()
 
 
 def test_an_api_key_speaks_and_a_wrong_one_does_not(locked):

@@ -67,12 +67,12 @@ def test_a_voice_is_added_spoken_renamed_and_deleted(http):
     with wave.open(io.BytesIO(http.get(f"/v1/audio/voices/{voice['id']}/sample").content)) as w:
         assert 3 <= w.getnframes() / w.getframerate() <= 10
     ask = {"input": "Hello.", "voice": {"id": voice["id"]}, "seed": 3}
-    spoken = http.post("/v1/audio/speech", json=ask)
+    response = http.post("/v1/audio/speech", json=ask)
     assert (
-        spoken.status_code == 200
-        and spoken.headers["x-voice"] == voice["id"]
-        and spoken.headers["x-seed"] == "3"
-        and spoken.headers["x-engine"] == "fake"
+        response.status_code == 200
+        and response.headers["x-voice"] == voice["id"]
+        and response.headers["x-seed"] == "3"
+        and response.headers["x-engine"] == "fake"
     )
     assert (
         http.patch(f"/v1/audio/voices/{voice['id']}", json={"name": "林晚 · 旁白"}).json()["name"]
@@ -128,9 +128,9 @@ def test_a_deleted_voice_finishes_its_running_stream(http):
         },
     ) as r:
         parts = r.iter_raw()
-        got = len(next(parts))
+        actual = len(next(parts))
         assert http.delete(f"/v1/audio/voices/{voice}").json()["deleted"]
-        assert got + sum(map(len, parts)) == 2 * 2 * 24000
+        assert actual + sum(map(len, parts)) == 2 * 2 * 24000
 
 
 def test_starters_are_there_and_cannot_be_changed(http):
@@ -164,12 +164,12 @@ def test_inspect_reports_and_saves_nothing(http):
     assert len(http.get("/v1/audio/voices").json()["data"]) == before
 
 
-@pytest.mark.parametrize("asked", ["klingon", "xx", "x" * 4000, "no tag!"])
-def test_an_unknown_language_is_refused_with_the_known_ones(http, asked):
+@pytest.mark.parametrize("params", ["klingon", "xx", "x" * 4000, "no tag!"])
+def test_an_unknown_language_is_refused_with_the_known_ones(http, params):
     for head, mark in (("en", "Unknown language"), ("zh", "不认识的语言")):
         answer = http.post(
             "/v1/audio/speech",
-            json={"input": "Hello.", "voice": "alloy", "language": asked},
+            json={"input": "Hello.", "voice": "alloy", "language": params},
             headers={"Accept-Language": head},
         )
         details = error(answer)
@@ -194,7 +194,7 @@ def test_an_unknown_language_is_refused_with_the_known_ones(http, asked):
     ("language", "sentence"), [("en-GB,en", "I only hum."), ("zh-CN,zh;q=0.9", "我只会哼。")]
 )
 def test_what_the_engine_cannot_do_is_in_a_header(http, language, sentence):
-    def told(instructions: str):
+    def notes_of(instructions: str):
         ask = {
             "input": "Hi.",
             "voice": "starter-zh-high",
@@ -205,9 +205,9 @@ def test_what_the_engine_cannot_do_is_in_a_header(http, language, sentence):
             "/v1/audio/speech", json=ask, headers={"Accept-Language": language}
         ).headers.get("x-notes")
 
-    header = told("sing seconds=0.2")
+    header = notes_of("sing seconds=0.2")
     assert header.isascii() and json.loads(unquote(header)) == [sentence]
-    assert told("seconds=0.2") is None
+    assert notes_of("seconds=0.2") is None
 
 
 def test_a_header_of_notes_holds_whole_sentences_and_never_too_many():

@@ -165,8 +165,8 @@ def test_a_job_is_accepted_watched_paged_and_deleted(http, own):
         page = http.get(f"/v2/jobs/{job}/lines", params={"start": start, "count": 10}).json()
         line_numbers, start = line_numbers + [x["line"] for x in page["data"]], page["next"]
     assert line_numbers == list(range(1, 26))
-    one = http.get(f"/v2/jobs/{job}/lines/25.wav")
-    assert one.status_code == 200 and samples(one.content) == 7200
+    response = http.get(f"/v2/jobs/{job}/lines/25.wav")
+    assert response.status_code == 200 and samples(response.content) == 7200
     assert error(http.get(f"/v2/jobs/{job}/lines/26.wav"))["code"] == "no_sound"
     sounds = len(list(own.data_dir.glob("sounds/*/*.wav")))
     assert http.delete(f"/v2/jobs/{job}").status_code == 204
@@ -189,7 +189,7 @@ def test_cancel_and_resume(http):
 
 
 def test_an_unchanged_line_is_never_made_twice(http):
-    def made() -> float:
+    def count_made() -> float:
         return next(
             float(x.split()[1])
             for x in http.get("/metrics").text.splitlines()
@@ -197,16 +197,16 @@ def test_an_unchanged_line_is_never_made_twice(http):
         )
 
     first = post(http, texts=["Same one.", "Same two."], seed=11)
-    before = made()
+    before = count_made()
     second = post(http, texts=["Same one.", "Between.", "Same two."], seed=11)
-    assert made() == before + 1, "only the new line was made"
+    assert count_made() == before + 1, "only the new line was made"
     old, new = unzipped(first.content)[0], unzipped(second.content)[0]
     assert (
         new["0001_Same-one.wav"] == old["0001_Same-one.wav"]
         and new["0003_Same-two.wav"] == old["0002_Same-two.wav"]
     )
     post(http, texts=["Same one."], seed=11, speed=1.5)
-    assert made() == before + 2, "another speed is another sound"
+    assert count_made() == before + 2, "another speed is another sound"
 
 
 BAD = {
@@ -326,14 +326,14 @@ def test_an_unknown_job_and_anothers_are_the_same():
             ("POST", "/retry"),
             ("DELETE", ""),
         ):
-            theirs, unknown = (
+            other, unknown = (
                 bob.request(method, f"/v2/jobs/{job}{tail}"),
                 bob.request(method, f"/v2/jobs/job-{'0' * 32}{tail}"),
             )
-            assert (theirs.status_code, theirs.json()) == (
+            assert (other.status_code, other.json()) == (
                 unknown.status_code,
                 unknown.json(),
-            ) and theirs.status_code == 404, (method, tail)
+            ) and other.status_code == 404, (method, tail)
             assert shop.client().request(method, f"/v2/jobs/{job}{tail}").status_code == 401
         assert (
             bob.get("/v2/jobs").json()["data"] == []

@@ -31,9 +31,9 @@ def make(http, *scopes: str, name: str = "robot", **more) -> dict:
 
 def until(ask, is_good, limit_s: float = 20.0):
     end = time.monotonic() + limit_s
-    while not is_good(got := ask()) and time.monotonic() < end:
+    while not is_good(actual := ask()) and time.monotonic() < end:
         time.sleep(0.05)
-    return got
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_wrong_revoked_and_no_key_are_refused_before_anything_else(bob):
         )
         assert http.delete(f"/v1/keys/{new_key['id']}").status_code == 204
         wrong = {}
-        for what, secret in (
+        for name, secret in (
             ("revoked", new_key["key"]),
             ("wrong", new_key["key"][:-1] + ("A" if new_key["key"][-1] != "A" else "B")),
             ("short", "x"),
@@ -130,9 +130,9 @@ def test_wrong_revoked_and_no_key_are_refused_before_anything_else(bob):
                 headers=[(b"Authorization", b"Bearer " + secret.encode("latin-1"))],
             )
             assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer", (
-                what
+                name
             )
-            wrong[what] = answer.json()
+            wrong[name] = answer.json()
         assert (
             wrong["revoked"] == wrong["wrong"]
             and wrong["wrong"]["error"]["code"] == "invalid_api_key"
@@ -147,7 +147,7 @@ def test_wrong_revoked_and_no_key_are_refused_before_anything_else(bob):
 
 def test_a_keys_voices_takes_and_jobs_are_its_own(bob):
     studio, http = bob
-    one, two, all_of_it = (
+    first, second, all_of_it = (
         make(http, *scopes)["key"]
         for scopes in (("speak", "voices", "jobs"), ("speak", "voices", "jobs"), ("admin",))
     )
@@ -161,8 +161,8 @@ def test_a_keys_voices_takes_and_jobs_are_its_own(bob):
                 headers=headers,
             ).json()["id"]
 
-        mine, bobs = (
-            post_voice(bearer(one)),
+        own_value, bobs = (
+            post_voice(bearer(first)),
             http.post(
                 "/v1/audio/voices",
                 files={"audio_sample": clip(4)},
@@ -170,16 +170,16 @@ def test_a_keys_voices_takes_and_jobs_are_its_own(bob):
             ).json()["id"],
         )
         take = program.post(
-            "/v1/audio/speech", json={**ASK, "voice": mine}, headers=bearer(one)
+            "/v1/audio/speech", json={**ASK, "voice": own_value}, headers=bearer(first)
         ).headers["x-job-id"]
         job = program.post(
             "/v2/synthesize/batch",
-            json={"texts": ["a b c"], "voice": mine, "async": True},
-            headers=bearer(one),
+            json={"texts": ["a b c"], "voice": own_value, "async": True},
+            headers=bearer(first),
         ).json()["id"]
         assert (
             until(
-                lambda: program.get(f"/tts/result/{take}.wav", headers=bearer(one)),
+                lambda: program.get(f"/tts/result/{take}.wav", headers=bearer(first)),
                 lambda a: a.status_code == 200,
             ).status_code
             == 200
@@ -190,31 +190,31 @@ def test_a_keys_voices_takes_and_jobs_are_its_own(bob):
             "/v2/jobs/": "job-" + "0" * 32,
         }
         for path, own, tail in (
-            ("/v1/audio/voices/", mine, ""),
-            ("/v1/audio/voices/", mine, "/sample"),
+            ("/v1/audio/voices/", own_value, ""),
+            ("/v1/audio/voices/", own_value, "/sample"),
             ("/tts/result/", take, ".wav"),
             ("/tts/result/", take, ".json"),
             ("/v2/jobs/", job, ""),
             ("/v2/jobs/", job, "/download"),
         ):
-            theirs, none = (
-                program.get(path + i + tail, headers=bearer(two)) for i in (own, unknown[path])
+            other, missing = (
+                program.get(path + i + tail, headers=bearer(second)) for i in (own, unknown[path])
             )
-            assert theirs.status_code == none.status_code == 404 and theirs.json() == none.json(), (
-                "another's is as unknown as none"
-            )
+            assert (
+                other.status_code == missing.status_code == 404 and other.json() == missing.json()
+            ), "another's is as unknown as none"
         assert (
             program.post(
-                "/v1/audio/speech", json={**ASK, "voice": mine}, headers=bearer(two)
+                "/v1/audio/speech", json={**ASK, "voice": own_value}, headers=bearer(second)
             ).status_code
             == 404
         )
-        assert mine not in program.get("/v1/audio/voices", headers=bearer(two)).text
-        assert program.get(f"/v1/audio/voices/{bobs}", headers=bearer(two)).status_code == 404
+        assert own_value not in program.get("/v1/audio/voices", headers=bearer(second)).text
+        assert program.get(f"/v1/audio/voices/{bobs}", headers=bearer(second)).status_code == 404
         assert (
             program.get(f"/v1/audio/voices/{bobs}", headers=bearer(all_of_it)).status_code == 200
         ), "admin acts as who made it"
-        assert mine not in program.get("/v1/audio/voices", headers=bearer(all_of_it)).text
+        assert own_value not in program.get("/v1/audio/voices", headers=bearer(all_of_it)).text
 
 
 def test_each_key_has_its_own_rate(bob):
@@ -240,21 +240,21 @@ def test_a_socket_is_no_way_around_a_keys_rate_or_its_end(bob):
     slow, short = make(http, per_minute=9), make(http)
     ask = {"voice": "alloy", "mode": "instruct", "instructions": "seconds=0.1"}
 
-    def by_text(one: Typist) -> str:
-        one.send(type="start", **ask, input="Hello there. ", credit=1 << 40)
-        if (message := one.recv())["type"] == "error":
+    def by_text(typist: Typist) -> str:
+        typist.send(type="start", **ask, input="Hello there. ", credit=1 << 40)
+        if (message := typist.recv())["type"] == "error":
             return message["error"]["code"]
-        one.send(type="end")
-        return one.hear().end["type"].rpartition(".")[2]
+        typist.send(type="end")
+        return typist.hear().end["type"].rpartition(".")[2]
 
-    def by_page(one: Socket) -> str:
-        end = one.say({"input": "Hello there.", **ask}).messages[-1]
+    def by_page(sock: Socket) -> str:
+        end = sock.say({"input": "Hello there.", **ask}).messages[-1]
         return end.get("code", "done") if end["op"] == "error" else "done"
 
-    one = Typist(studio, bearer(slow["key"]))
-    ends = [by_text(one) for _ in range(5)]
+    typist = Typist(studio, bearer(slow["key"]))
+    ends = [by_text(typist) for _ in range(5)]
     assert ends[:3] == ["done"] * 3 and ends[-1] == "rate_limited"
-    one.close()
+    typist.close()
     used = next(k["usage"] for k in http.get("/v1/keys").json()["data"] if k["id"] == slow["id"])
     assert used["requests"] == ends.count("done"), "those that were refused are no use of it"
     with studio.client(headers=bearer(short["key"])) as program:
@@ -305,7 +305,7 @@ def test_the_first_key_closes_an_open_studio_and_the_last_one_opens_it():
         assert owner.get("/v1/models", headers=bearer("sk-anything")).status_code == 200, (
             "a program's made-up key is no harm where none is asked for"
         )
-        one = Socket(studio, owner)
+        sock = Socket(studio, owner)
         owner.post(
             "/v1/audio/voices",
             files={"audio_sample": clip(4)},
@@ -315,8 +315,8 @@ def test_the_first_key_closes_an_open_studio_and_the_last_one_opens_it():
         assert "of before" in owner.get("/v1/audio/voices").text, (
             "the browser that made it is still at home"
         )
-        assert one.say({"input": "Still here."}).of("end")
-        one.close()
+        assert sock.say({"input": "Still here."}).of("end")
+        sock.close()
         assert stranger.get("/v1/audio/voices").status_code == 401
         assert stranger.get("/", headers={"Accept": "text/html"}).headers["location"] == "/login"
         assert stranger.get("/v1/audio/voices", headers=bearer("sk-anything")).status_code == 401

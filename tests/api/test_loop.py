@@ -30,20 +30,20 @@ class Watch:
     """What touched the disk in a thread that must not: the one that is told by `begin`."""
 
     def __init__(self):
-        self.folder, self.thread, self.found = None, None, []
+        self.folder, self.thread, self.violations = None, None, []
         sys.addaudithook(self._audit)  # for good: it does nothing while no thread is watched
 
     def begin(self, folder: Path) -> None:
-        self.folder, self.thread, self.found = str(folder), threading.get_ident(), []
+        self.folder, self.thread, self.violations = str(folder), threading.get_ident(), []
 
     def end(self) -> None:
         self.thread = None
 
-    def touched(self, what: str, path: object = "") -> None:
+    def touched(self, kind: str, path: object = "") -> None:
         if self.thread == threading.get_ident() and (
             not path or (isinstance(path, str | os.PathLike) and self.folder in os.fspath(path))
         ):
-            self.found.append(f"{self.place} {what} {path}")
+            self.violations.append(f"{self.place} {kind} {path}")
 
     def _audit(self, event: str, args: tuple) -> None:
         if self.thread is not None and event.startswith(AUDITED) and args:
@@ -95,7 +95,7 @@ def scope_of(method: str, path: str, headers: dict[str, str]) -> dict:
 
 async def ask(app, method: str, path: str, headers: dict, body: bytes = b"", limit_s: float = 10):
     """(status, headers, body) of the answer; what takes longer is left."""
-    got, data = {}, bytearray()
+    response_start, data = {}, bytearray()
     incoming = iter([{"type": "http.request", "body": body, "more_body": False}])
     scope = scope_of(method, path, {"content-length": str(len(body)), **headers})
     disconnect_event = asyncio.Event()
@@ -108,13 +108,13 @@ async def ask(app, method: str, path: str, headers: dict, body: bytes = b"", lim
 
     async def send(message):
         if message["type"] == "http.response.start":
-            got.update(message)
+            response_start.update(message)
         data.extend(message.get("body", b""))
 
     with suppress(TimeoutError):
         await asyncio.wait_for(app(scope, receive, send), limit_s)
-    response_headers = {k.decode(): v.decode() for k, v in got.get("headers", [])}
-    return got.get("status", 0), response_headers, bytes(data)
+    response_headers = {k.decode(): v.decode() for k, v in response_start.get("headers", [])}
+    return response_start.get("status", 0), response_headers, bytes(data)
 
 
 async def talk(app, path: str, headers: dict, messages: list[dict], is_last) -> list[dict]:
@@ -169,7 +169,9 @@ async def everything(app, studio, watch: Watch) -> set[int]:
     do something. Returns the statuses seen.
     """
 
-    async def one(method: str, path: str, headers: dict, body: bytes = b"", limit_s: float = 10):
+    async def send_request(
+        method: str, path: str, headers: dict, body: bytes = b"", limit_s: float = 10
+    ):
         watch.place = f"{method} {path}"
         status, response_headers, data = await ask(app, method, path, headers, body, limit_s)
         statuses.add(status)
@@ -178,36 +180,42 @@ async def everything(app, studio, watch: Watch) -> set[int]:
     statuses: set[int] = set()
     kind = {"content-type": "application/json"}
     form = {"content-type": "application/x-www-form-urlencoded"}
-    status, reply, _ = await one("POST", "/login", form, b"user=bob&password=secret")
+    status, reply, _ = await send_request("POST", "/login", form, b"user=bob&password=secret")
     assert status == 303
     bob = {**kind, "cookie": reply["set-cookie"].partition(";")[0]}
-    _, reply, _ = await one("GET", "/", bob)
+    _, reply, _ = await send_request("GET", "/", bob)
     bob["cookie"] += "; " + reply["set-cookie"].partition(";")[0]
-    _, _, data = await one("POST", "/v1/keys", bob, as_json({"name": "k", "scopes": ["admin"]}))
+    _, _, data = await send_request(
+        "POST", "/v1/keys", bob, as_json({"name": "k", "scopes": ["admin"]})
+    )
     key = {**kind, "authorization": f"Bearer {json.loads(data)['key']}"}
     voice, _ = await asyncio.to_thread(
         studio.voices.add, "user-bob/api", clip(4), "mine", consent="me"
     )
     voice = voice.id
-    _, _, data = await one("POST", "/v1/demos", bob, as_json({"voice": voice, "title": "t"}))
+    _, _, data = await send_request(
+        "POST", "/v1/demos", bob, as_json({"voice": voice, "title": "t"})
+    )
     demo = json.loads(data)
-    _, _, data = await one("POST", "/tts/session", bob)
+    _, _, data = await send_request("POST", "/tts/session", bob)
     token = json.loads(data)["token"]
     speak_body = as_json({"input": TEXT, "voice": voice, "response_format": "pcm"})
     jobs = []
     for credentials in (bob, key):
-        status, reply, data = await one("POST", "/v1/audio/speech", credentials, speak_body)
+        status, reply, data = await send_request(
+            "POST", "/v1/audio/speech", credentials, speak_body
+        )
         assert status == 200 and len(data) > 1000
         jobs.append(reply["x-job-id"])
-    await one(
+    await send_request(
         "POST", "/v1/audio/speech", bob, as_json({**json.loads(speak_body), "stream_format": "sse"})
     )
     guest = demo["path"]
-    status, _, _ = await one("POST", guest + "/v1/audio/speech", kind, speak_body)
+    status, _, _ = await send_request("POST", guest + "/v1/audio/speech", kind, speak_body)
     assert status == 200
-    _, _, data = await one("POST", guest + "/tts/session", kind)
+    _, _, data = await send_request("POST", guest + "/tts/session", kind)
     tokens = {guest: json.loads(data)["token"], "": token}
-    _, _, data = await one(
+    _, _, data = await send_request(
         "POST", "/v2/synthesize/batch", bob, as_json({"texts": [TEXT], "voice": voice})
     )
     assert data[:2] == b"PK"
@@ -242,13 +250,13 @@ async def everything(app, studio, watch: Watch) -> set[int]:
     # takes that lie on the disk alone
     studio.takes._store._at_hand.clear()
     studio.job_runner._writer.submit(lambda: None).result()
-    _, _, data = await one("GET", "/v1/audio/takes", bob)
+    _, _, data = await send_request("GET", "/v1/audio/takes", bob)
     take = json.loads(data)["data"][0]["id"]
     app.state.recent._jobs.clear()
     studio.takes._store._at_hand.clear()
-    status, _, _ = await one("GET", f"/tts/result/{take}.json", bob)
+    status, _, _ = await send_request("GET", f"/tts/result/{take}.json", bob)
     assert status == 200
-    status, _, _ = await one("GET", f"/tts/result/{take}.wav", bob)
+    status, _, _ = await send_request("GET", f"/tts/result/{take}.wav", bob)
     assert status == 200
 
     # every route of the app, whatever it answers
@@ -267,23 +275,25 @@ async def everything(app, studio, watch: Watch) -> set[int]:
         if method != "WEBSOCKET" and path != "/logout":
             for credentials in (bob, key, {}):
                 with suppress(Exception):  # a route of Gradio's may not like what it is given
-                    await one(
+                    await send_request(
                         method, path, credentials, b"" if method in ("GET", "HEAD") else b"{}", 0.5
                     )
 
     # links and keys that end
     studio.share_links._clock = lambda: demo["expires_at"] + 1.0
     for path in (guest, guest + "/tts/session", guest + "/v1/audio/speech"):
-        status, _, _ = await one("GET" if path == guest else "POST", path, kind, speak_body)
+        status, _, _ = await send_request(
+            "GET" if path == guest else "POST", path, kind, speak_body
+        )
         assert status == 403
-    status, _, _ = await one("POST", "/login", form, b"user=bob&password=wrong")
+    status, _, _ = await send_request("POST", "/login", form, b"user=bob&password=wrong")
     assert status == 401
     for key_told in await asyncio.to_thread(studio.keys.list, "user-bob/x"):
-        await one("DELETE", f"/v1/keys/{key_told.id}", bob)
-    status, _, _ = await one("GET", "/v1/models", key)
+        await send_request("DELETE", f"/v1/keys/{key_told.id}", bob)
+    status, _, _ = await send_request("GET", "/v1/models", key)
     assert status == 401
-    await one("POST", "/logout", bob)
-    await one("GET", "/v1/models", bob)
+    await send_request("POST", "/logout", bob)
+    await send_request("GET", "/v1/models", bob)
     return statuses
 
 
@@ -299,7 +309,7 @@ def test_no_request_touches_the_disk_on_the_event_loop(built, watch):
 
     statuses = asyncio.run(run())
     assert {200, 204, 303, 401, 403, 404, 422} <= statuses
-    assert watch.found == []
+    assert watch.violations == []
 
 
 def test_the_watch_sees_what_it_must(built, watch):
@@ -317,7 +327,12 @@ def test_the_watch_sees_what_it_must(built, watch):
     watch.place = ""
     thread = threading.Thread(target=touch)
     thread.start(), thread.join()
-    assert watch.found == []
+    assert watch.violations == []
     touch()
     watch.end()
-    assert {line.split()[0] for line in watch.found} >= {"open", "os.stat", "SQLite", "os.remove"}
+    assert {line.split()[0] for line in watch.violations} >= {
+        "open",
+        "os.stat",
+        "SQLite",
+        "os.remove",
+    }

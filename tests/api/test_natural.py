@@ -25,7 +25,7 @@ NATURAL, INSTANT = "builtin-natural", "builtin-instant"
 
 
 @pytest.fixture(scope="module")
-def both():
+def natural_studio():
     """The natural voice is there, and the default."""
     with running(engine="builtin", natural="fast") as studio:
         yield studio
@@ -57,9 +57,9 @@ def models(studio) -> dict[str, bool]:
 
 # ---- with the natural voice there ----------------------------------------------------------------
 @needs_weights
-def test_both_voices_are_models_and_the_answer_says_which_one_spoke(both):
-    assert models(both) == {"auto": True, "builtin": True, NATURAL: True, INSTANT: True}
-    with both.client() as http:
+def test_both_voices_are_models_and_the_answer_says_which_one_spoke(natural_studio):
+    assert models(natural_studio) == {"auto": True, "builtin": True, NATURAL: True, INSTANT: True}
+    with natural_studio.client() as http:
         for name in (NATURAL, INSTANT):
             assert http.get(f"/v1/models/{name}").json()["active"] is True
         answers = {m: speak(http, model=m) for m in ("builtin", NATURAL, INSTANT)}
@@ -82,26 +82,26 @@ def test_both_voices_are_models_and_the_answer_says_which_one_spoke(both):
 
 @needs_weights
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("params", "why"),
     [
         ({"input": "こんにちは。"}, "Chinese and English only"),
         ({"instructions": "用四川话说", "mode": "instruct"}, "no dialects"),
     ],
 )
-def test_what_natural_cannot_do_is_spoken_by_the_other_with_a_note(both, asked, why):
-    with both.client() as http:
+def test_what_natural_cannot_do_is_spoken_by_the_other_with_a_note(natural_studio, params, why):
+    with natural_studio.client() as http:
         for model in ("auto", NATURAL):
-            answer = speak(http, **asked, model=model)
+            answer = speak(http, **params, model=model)
             assert answer.headers["X-Model"] == INSTANT and why in notes(answer)[0]
-        answer = speak(http, **asked, model=INSTANT)
+        answer = speak(http, **params, model=INSTANT)
         assert answer.headers["X-Model"] == INSTANT
         assert not any(why in note for note in notes(answer))
 
 
 @needs_weights
 @pytest.mark.parametrize(("language", "word"), [("en", "Available"), ("zh", "可用")])
-def test_an_unknown_voice_is_refused_and_the_known_ones_are_named(both, language, word):
-    with both.client() as http:
+def test_an_unknown_voice_is_refused_and_the_known_ones_are_named(natural_studio, language, word):
+    with natural_studio.client() as http:
         for path, body in (
             ("/v1/audio/speech", {**SAY, "model": "builtin-best"}),
             ("/v2/synthesize/batch", {"texts": ["a"], "voice": SAY["voice"],
@@ -117,7 +117,7 @@ def test_an_unknown_voice_is_refused_and_the_known_ones_are_named(both, language
 
 
 @needs_weights
-def test_lines_of_a_batch_have_models_of_their_own_and_keep_what_spoke(both):
+def test_lines_of_a_batch_have_models_of_their_own_and_keep_what_spoke(natural_studio):
     lines = [{"model": NATURAL}, {"model": INSTANT}, {}, {"input": "こんにちは。"}]
     body = {
         "requests": [{"input": "你好。", "seed": 3, **line} for line in lines],
@@ -125,7 +125,7 @@ def test_lines_of_a_batch_have_models_of_their_own_and_keep_what_spoke(both):
         "model": "builtin",
         "async": True,
     }
-    with both.client() as http:
+    with natural_studio.client() as http:
         job = http.post("/v2/synthesize/batch", json=body).json()["id"]
         assert until(http, job, "done")["failed"] == 0
         rows = http.get(f"/v2/jobs/{job}/lines").json()["data"]
@@ -137,17 +137,17 @@ def test_lines_of_a_batch_have_models_of_their_own_and_keep_what_spoke(both):
 
 
 @needs_weights
-def test_a_text_that_is_still_written_begins_with_its_voice_and_no_clause_is_lost(both):
+def test_a_text_that_is_still_written_begins_with_its_voice_and_no_clause_is_lost(natural_studio):
     """The first clause settles which voice speaks; a later one that this voice cannot say is said
     by the other.
     """
-    one = Typist(both)
-    request = one.start(model=NATURAL)
-    one.text("你好。")
-    reply = one.hear(until="sound", request=request, timeout=60)
-    one.text("こんにちは。")
-    one.send(type="end")
-    reply = one.hear(heard=reply, request=request, timeout=60)
+    typist = Typist(natural_studio)
+    request = typist.start(model=NATURAL)
+    typist.text("你好。")
+    reply = typist.hear(until="sound", request=request, timeout=60)
+    typist.text("こんにちは。")
+    typist.send(type="end")
+    reply = typist.hear(reply=reply, request=request, timeout=60)
     assert reply.end["type"] == "speech.audio.done", reply.end
     begin = reply.of("speech.begin")[0]
     assert begin["model"] == NATURAL and begin["notes"] == []
@@ -155,21 +155,23 @@ def test_a_text_that_is_still_written_begins_with_its_voice_and_no_clause_is_los
     assert len(starts) == 2 and reply.end["samples"] - starts[1] > 0.3 * 24000
     second = np.frombuffer(bytes(reply.pcm[2 * starts[1] :]), "<i2")
     assert np.abs(second).max() > 1000, "the second clause sounds"
-    one.close()
+    typist.close()
 
 
 @needs_weights
-def test_the_pages_socket_is_told_which_voice_speaks(both):
-    one = Socket(both)
+def test_the_pages_socket_is_told_which_voice_speaks(natural_studio):
+    sock = Socket(natural_studio)
     for model, kind in (("auto", "natural"), (INSTANT, "instant")):
-        reply = one.hear(one.start({**SAY, "model": model}), timeout=60)
+        reply = sock.hear(sock.start({**SAY, "model": model}), timeout=60)
         assert reply.of("begin")[0]["voice_engine"] == kind and reply.of("end")
-    one.close()
+    sock.close()
 
 
 @needs_weights
-def test_a_starter_has_a_sample_of_the_natural_voice_and_other_voices_their_recording(both):
-    with both.client() as http:
+def test_a_starter_has_a_sample_of_the_natural_voice_and_other_voices_their_recording(
+    natural_studio,
+):
+    with natural_studio.client() as http:
         voices = http.get("/v1/audio/voices").json()["data"]
         assert len(voices) == 6 and all(v["starter"] for v in voices)
         for voice in voices:

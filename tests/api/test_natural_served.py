@@ -38,22 +38,24 @@ def test_streamed_is_whole_is_the_file_and_a_cancelled_one_leaves_the_lane_to_th
     env = {**ENV, "KAIKOU_NATURAL_DIR": str(setup.FOLDER)}
     with running(engine="builtin", env=env) as studio, studio.client() as http:
         wait_for_natural(http, lambda health: "natural" in health.get("voice_engines", {}))
-        one, params = Socket(studio), {**SAID, "model": "builtin-natural"}
-        reply = one.hear(one.start(params), timeout=60)
+        sock, params = Socket(studio), {**SAID, "model": "builtin-natural"}
+        reply = sock.hear(sock.start(params), timeout=60)
         [end], streamed = reply.of("end"), bytes(reply.pcm)
         assert reply.of("begin")[0]["voice_engine"] == "natural" and len(streamed) > 2 * 12000
-        seq = one.start(
+        seq = sock.start(
             {**params, "input": "这一句很长，说到一半就没有人要听了，后面的都不用再说。"}
         )
-        first = one.hear(seq, until=("begin",), timeout=60)
-        one.send(op="cancel", seq=seq)
-        assert one.hear(seq, heard=first, timeout=60).of("cancelled")
+        first = sock.hear(seq, until=("begin",), timeout=60)
+        sock.send(op="cancel", seq=seq)
+        assert sock.hear(seq, reply=first, timeout=60).of("cancelled")
         for more in ({"response_format": "pcm"}, {"response_format": "wav", "stream": False}):
-            got = http.post("/v1/audio/speech", json={**params, **more})
-            sound = got.content if more["response_format"] == "pcm" else samples(got.content)
-            assert sound == streamed and "X-Notes" not in got.headers
-        assert samples(one.http.get(end["url"]).content) == streamed
-        one.close()
+            response = http.post("/v1/audio/speech", json={**params, **more})
+            sound = (
+                response.content if more["response_format"] == "pcm" else samples(response.content)
+            )
+            assert sound == streamed and "X-Notes" not in response.headers
+        assert samples(sock.http.get(end["url"]).content) == streamed
+        sock.close()
 
 
 HIDE = """
@@ -81,9 +83,9 @@ def test_without_a_package_of_it_the_studio_starts_speaks_and_says_so(
         assert health["state"] == "ready" and list(health["voice_engines"]) == ["instant"]
         english, chinese = health["voice_note"]
         assert "instant voice" in english and "即时音色" in chinese and words in chinese
-        got = http.post("/v1/audio/speech", json={**SAID, "model": "builtin-natural",
+        response = http.post("/v1/audio/speech", json={**SAID, "model": "builtin-natural",
             "response_format": "pcm"})  # fmt: skip
-        assert got.status_code == 200 and len(got.content) > 2 * 12000
-        assert words in got.headers["X-Notes"]
+        assert response.status_code == 200 and len(response.content) > 2 * 12000
+        assert words in response.headers["X-Notes"]
         plain = http.post("/v1/audio/speech", json={**SAID, "response_format": "pcm"})
-        assert plain.content == got.content and "X-Notes" not in plain.headers
+        assert plain.content == response.content and "X-Notes" not in plain.headers

@@ -174,19 +174,19 @@ def test_events_of_a_file_that_is_wanted_whole_hold_its_true_sizes(client, pcm, 
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "params"),
     [
         ("/v1/audio/speech", {"response_format": "flac"}),
         ("/v1/audio/speech", {"response_format": "wav", "stream": False}),
         ("/v1/audio/speech", {"response_format": "mp3", "stream": False, "stream_format": "sse"}),
     ],
 )
-def test_a_whole_file_is_made_for_nobody_who_has_left(studio, path, asked):
+def test_a_whole_file_is_made_for_nobody_who_has_left(studio, path, params):
     """A minute of sound in half a minute: it ends when its listener hangs up, not when it is
     made.
     """
     host, port = studio.url.removeprefix("http://").split(":")
-    body = json.dumps({**ASK, "instructions": "seconds=60 rtf=0.5", **asked}).encode()
+    body = json.dumps({**ASK, "instructions": "seconds=60 rtf=0.5", **params}).encode()
     before = settle(studio, idle)["opened"]
     with socket.create_connection((host, int(port))) as caller:
         caller.sendall(

@@ -22,10 +22,10 @@ def test_a_plain_stream_goes_out_in_pieces(studio):
 
 
 def test_a_socket_without_credit_gets_pieces_too(studio):
-    one = Typist(studio)
-    request = one.start(**{**ASK, "instructions": "seconds=7 chunk=1"})
-    one.text("hi。")
-    one.send(type="end")
-    reply = one.hear(request=request)
-    one.close()
+    typist = Typist(studio)
+    request = typist.start(**{**ASK, "instructions": "seconds=7 chunk=1"})
+    typist.text("hi。")
+    typist.send(type="end")
+    reply = typist.hear(request=request)
+    typist.close()
     assert len(reply.pcm) == 7 * 48000 and len(reply.frames) < 90, len(reply.frames)

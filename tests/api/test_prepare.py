@@ -16,15 +16,15 @@ SMITH = "Dr. Smith paid $1,234.56 … https://example.com/a?b=1 now!"
 def test_it_is_what_the_engine_will_be_given_and_nothing_is_spoken(studio):
     with studio.client() as http:
         before = studio.state()["opened"]
-        for written in (SMITH, "<|en|>Hello. 我有3只猫。",
+        for text in (SMITH, "<|en|>Hello. 我有3只猫。",
             "今天天气真不错，我们一起去公园散步吧。然后[laughter]回家。"):  # fmt: skip
-            answer = http.post(PATH, json={"text": written})
+            answer = http.post(PATH, json={"text": text})
             assert answer.status_code == 200
             assert studio.state()["opened"] == before
-            one = Socket(studio, http)
-            ask = {"input": written, "mode": "instruct", "instructions": "seconds=0.05"}
-            begin = one.say(ask).of("begin")[0]
-            one.close()
+            sock = Socket(studio, http)
+            ask = {"input": text, "mode": "instruct", "instructions": "seconds=0.05"}
+            begin = sock.say(ask).of("begin")[0]
+            sock.close()
             before = studio.state()["opened"]
             assert [s["text"] for s in answer.json()["segments"]] == begin["sentences"]
             assert answer.json()["seconds"] == begin["predicted_s"]

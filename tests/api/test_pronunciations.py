@@ -18,12 +18,12 @@ def entries(http) -> list[tuple]:
     return [(e["term"], e["reading"], e["language"]) for e in http.get(PATH).json()["data"]]
 
 
-def sentences(lone, http, written: str, **fields) -> list[str]:
-    one = Socket(lone, http)
-    begin = one.say(
-        {"input": written, "mode": "instruct", "instructions": "seconds=0.05", **fields}
+def sentences(lone, http, text: str, **fields) -> list[str]:
+    sock = Socket(lone, http)
+    begin = sock.say(
+        {"input": text, "mode": "instruct", "instructions": "seconds=0.05", **fields}
     ).of("begin")[0]
-    one.close()
+    sock.close()
     return begin["sentences"]
 
 
@@ -115,7 +115,7 @@ def test_a_take_can_be_told_what_was_said(lone, http):
 
 
 def test_a_text_is_prepared_once_until_the_dictionary_changes(lone, http):
-    written = "Every text is prepared once, GPU or not."
+    text = "Every text is prepared once, GPU or not."
     http.put(PATH, json={"term": "GPU", "reading": "G P U"})
     counts = []
     for change in (
@@ -128,7 +128,7 @@ def test_a_text_is_prepared_once_until_the_dictionary_changes(lone, http):
         if change:
             http.put(PATH, json=change)
         before = figure(http, 'cv_text_cache_total{result="miss"}')
-        sentences(lone, http, written)
+        sentences(lone, http, text)
         counts.append(figure(http, 'cv_text_cache_total{result="miss"}') - before)
     assert counts == [1, 0, 1, 0, 0]
 
@@ -166,19 +166,19 @@ def test_a_damaged_dictionary_is_told_to_the_listener_and_speech_goes_on(tmp_pat
     (data / "pronunciations.sqlite").write_bytes(b"not a database at all " * 400)
     with running(data_dir=data) as studio, studio.client() as http:
         for locale, word in (("zh", "损坏"), ("en", "damaged")):
-            one = Socket(studio, http, locale=locale)
-            begin = one.say(
+            sock = Socket(studio, http, locale=locale)
+            begin = sock.say(
                 {"input": "Still speaking.", "mode": "instruct", "instructions": "seconds=0.1"}
             ).of("begin")[0]
-            one.close()
+            sock.close()
             assert any(word in note for note in begin["notes"])
         notice = http.get(PATH).json()["notice"]
         assert (data / notice["file"]).read_bytes().startswith(
             b"not a database"
         ) and "损坏" in notice["message_zh"]
         assert http.put(PATH, json={"term": "GPU", "reading": "G P U"}).status_code == 200
-        one = Socket(studio, http)
-        assert one.say({"input": "A GPU.", "mode": "instruct", "instructions": "seconds=0.1"}).of(
+        sock = Socket(studio, http)
+        assert sock.say({"input": "A GPU.", "mode": "instruct", "instructions": "seconds=0.1"}).of(
             "begin"
         )[0]["sentences"] == ["A G P U."]
-        one.close()
+        sock.close()

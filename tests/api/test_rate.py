@@ -31,7 +31,7 @@ class OtherRate(FakeEngine):
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory):
+def post(tmp_path_factory):
     """Answers to POSTs, by the app itself."""
     settings = Settings(paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data")))
     studio = Studio(settings)
@@ -53,14 +53,14 @@ def samples(pcm: bytes) -> np.ndarray:
     return np.frombuffer(pcm, "<i2").astype(np.float32)
 
 
-def test_bare_samples_are_of_24_khz_and_everything_else_says_its_rate(asked):
+def test_bare_samples_are_of_24_khz_and_everything_else_says_its_rate(post):
     with wave.open(
-        io.BytesIO(asked("/v1/audio/speech", json={**ASK, "stream": False}).content)
+        io.BytesIO(post("/v1/audio/speech", json={**ASK, "stream": False}).content)
     ) as file:
         assert file.getframerate() == ENGINE_HZ
         own = file.readframes(file.getnframes())
     answers = [
-        asked("/v1/audio/speech", json={**ASK, "response_format": "pcm", "stream": is_streamed})
+        post("/v1/audio/speech", json={**ASK, "response_format": "pcm", "stream": is_streamed})
         for is_streamed in (True, False)
     ]
     assert [a.headers["x-audio-format"] for a in answers] == [
@@ -76,20 +76,20 @@ def test_bare_samples_are_of_24_khz_and_everything_else_says_its_rate(asked):
     assert abs(loud[0] - loud[1]) <= 1, "as high as it was"
     events = [
         json.loads(line[6:])
-        for line in asked(
+        for line in post(
             "/v1/audio/speech", json={**ASK, "response_format": "pcm", "stream_format": "sse"}
         ).text.splitlines()
         if line.startswith("data: ")
     ]
     assert b"".join(base64.b64decode(e["audio"]) for e in events[:-1]) == answers[0].content
-    theirs = asked("/inference_sft", data={"tts_text": ASK["input"], "spk_id": "alloy"})
-    assert theirs.headers["x-audio-format"] == f"s16le;rate={ENGINE_HZ};channels=1" and len(
-        theirs.content
+    response = post("/inference_sft", data={"tts_text": ASK["input"], "spk_id": "alloy"})
+    assert response.headers["x-audio-format"] == f"s16le;rate={ENGINE_HZ};channels=1" and len(
+        response.content
     ) == len(own)
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "expected"),
     [
         ("wav", "s16le;rate=22050"),
         ("mp3", "mp3;rate=22050"),
@@ -98,21 +98,21 @@ def test_bare_samples_are_of_24_khz_and_everything_else_says_its_rate(asked):
         ("opus", "opus;rate=24000"),
     ],
 )
-def test_the_header_says_the_rate_that_is_in_the_file(asked, kind, told):
+def test_the_header_says_the_rate_that_is_in_the_file(post, kind, expected):
     """Opus knows no 22,050 Hz."""
     for is_streamed in (True, False):
-        answer = asked(
+        answer = post(
             "/v1/audio/speech", json={**ASK, "response_format": kind, "stream": is_streamed}
         )
-        assert answer.headers["x-audio-format"] == told + ";channels=1"
+        assert answer.headers["x-audio-format"] == expected + ";channels=1"
         if kind == "opus":
             assert struct.unpack_from(
                 "<I", answer.content, answer.content.index(b"OpusHead") + 12
             ) == (24_000,)
 
 
-def test_so_does_the_facade_whose_files_are_coded(asked):
-    answer = asked(
+def test_so_does_the_facade_whose_files_are_coded(post):
+    answer = post(
         "/tts", json={"text": ASK["input"], "ref_audio_path": "alloy", "media_type": "ogg"}
     )
     assert answer.headers["x-audio-format"] == "opus;rate=24000;channels=1"

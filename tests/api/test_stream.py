@@ -40,9 +40,9 @@ def settle(studio, condition, limit_s: float = 5.0) -> dict:
 
 def grown_threads(before, after) -> list[str]:
     """Names of threads that came between two states; threads of pools are bounded and may stay."""
-    grown = Counter(after["thread_names"]) - Counter(before["thread_names"])
+    growing = Counter(after["thread_names"]) - Counter(before["thread_names"])
     pools = ("AnyIO", "asyncio", "ThreadPool", "encode", "takes", "coder")
-    return sorted(name for name in grown.elements() if not name.startswith(pools))
+    return sorted(name for name in growing.elements() if not name.startswith(pools))
 
 
 def idle(state) -> bool:
@@ -87,22 +87,22 @@ def test_begin_tells_what_a_player_needs_and_frames_start_small(socket):
 
 def test_what_the_engine_cannot_do_is_told_before_the_sound(studio):
     for locale, sentence in (("zh", "我只会哼。"), ("en", "I only hum.")):
-        one = Socket(studio, locale=locale)
-        assert one.say({**TEXT, "instructions": "sing seconds=1"}).of("begin")[0]["notes"] == [
+        sock = Socket(studio, locale=locale)
+        assert sock.say({**TEXT, "instructions": "sing seconds=1"}).of("begin")[0]["notes"] == [
             sentence
         ]
-        assert one.say(TEXT).of("begin")[0]["notes"] == []
-        one.close()
+        assert sock.say(TEXT).of("begin")[0]["notes"] == []
+        sock.close()
 
 
 def test_no_more_is_sent_than_was_credited_and_the_engine_waits_too(studio, socket):
     seq = socket.start({**TEXT, "instructions": "seconds=600"}, credit=48000)
-    got = 0
+    n_received = 0
     with pytest.raises(TimeoutError):
         while True:
             message = socket.recv(0.7)
-            got += (len(message) - 16) // 2 if isinstance(message, bytes) else 0
-    assert got == 48000
+            n_received += (len(message) - 16) // 2 if isinstance(message, bytes) else 0
+    assert n_received == 48000
     socket.send(op="credit", seq=seq, upto=60000)
     more = 0
     while more < 12000:
@@ -144,35 +144,35 @@ def test_two_visitors_do_not_hear_each_other(studio):
 
 
 def test_request_1_equals_request_50_alone_and_beside_seven_others(studio):
-    one = Socket(studio)
-    first = one.say(TEXT).pcm
+    sock = Socket(studio)
+    first = sock.say(TEXT).pcm
     for n in range(48):
-        one.say({**TEXT, "input": f"Something else, number {n}.", "seed": n})
-    assert one.say(TEXT).pcm == first
+        sock.say({**TEXT, "input": f"Something else, number {n}.", "seed": n})
+    assert sock.say(TEXT).pcm == first
     sockets = [Socket(studio) for _ in range(7)]
     seqs = [
         o.start({**TEXT, "instructions": "seconds=4 rtf=0.2", "seed": n})
         for n, o in enumerate(sockets)
     ]
-    assert one.say(TEXT).pcm == first
+    assert sock.say(TEXT).pcm == first
     for o, s in zip(sockets, seqs):
         o.hear(s)
         o.close()
-    one.close()
+    sock.close()
 
 
 def test_a_broken_socket_resumes_without_a_hole(studio):
     http = studio.client()
     whole = Socket(studio, http).say({**TEXT, "instructions": "seconds=6"})
-    one = Socket(studio, http)
-    seq = one.start({**TEXT, "instructions": "seconds=6"}, credit=30000)
-    reply = one.hear(seq, until=("begin",))
+    sock = Socket(studio, http)
+    seq = sock.start({**TEXT, "instructions": "seconds=6"}, credit=30000)
+    reply = sock.hear(seq, until=("begin",))
     while sum(f[2] for f in reply.frames) < 30000:
-        got = one.recv()
-        if isinstance(got, bytes):
-            reply.frames.append((seq, 0, (len(got) - 16) // 2))
-            reply.pcm += got[16:]
-    one.ws.socket.close()  # no closing handshake: the network went away
+        message = sock.recv()
+        if isinstance(message, bytes):
+            reply.frames.append((seq, 0, (len(message) - 16) // 2))
+            reply.pcm += message[16:]
+    sock.ws.socket.close()  # no closing handshake: the network went away
     settle(studio, idle)
     two = Socket(studio, http)
     rest = two.hear(two.start({}, job=reply.of("begin")[0]["job"], **{"from": 30000}))
@@ -220,16 +220,16 @@ def test_clients_that_leave_at_random_moments_leave_nothing_behind(studio):
                     json={**TEXT, "voice": "starter-zh-high", "instructions": "seconds=20 rtf=0.1"},
                 ) as r,
             ):
-                for got, _ in enumerate(r.iter_raw()):
-                    if got >= n % 5:
+                for n_received, _ in enumerate(r.iter_raw()):
+                    if n_received >= n % 5:
                         return
             return
         with studio.client() as http:
-            one = Socket(studio, http)
-            one.start({**TEXT, "instructions": "seconds=20 rtf=0.1", "seed": n})
+            sock = Socket(studio, http)
+            sock.start({**TEXT, "instructions": "seconds=20 rtf=0.1", "seed": n})
             for _ in range(rng.randrange(6)):
-                one.recv()
-            one.ws.socket.close() if n % 2 else one.close()
+                sock.recv()
+            sock.ws.socket.close() if n % 2 else sock.close()
 
     for batch in range(10):
         threads = [threading.Thread(target=leave, args=(batch * 20 + n,)) for n in range(20)]
@@ -287,11 +287,11 @@ def test_garbage_on_the_socket_closes_it_and_nobody_else_notices(studio, socket,
 )
 @pytest.mark.parametrize("locale", ["zh", "en"])
 def test_what_cannot_be_spoken_is_refused_with_a_sentence(studio, params, code, locale):
-    one = Socket(studio, locale=locale)
-    error = one.say(params).of("error")[0]
+    sock = Socket(studio, locale=locale)
+    error = sock.say(params).of("error")[0]
     assert error["code"] == code
     assert any("\u4e00" <= c <= "\u9fff" for c in error["text"]) == (locale == "zh")
-    one.close()
+    sock.close()
 
 
 def test_a_lone_surrogate_is_refused(studio, socket):
@@ -326,12 +326,12 @@ def test_the_line_has_places_and_an_end(tmp_path):
 
 def test_a_silent_engine_becomes_an_error_not_a_hang():
     with running(env={"KAIKOU_STALL_S": "1"}) as small:
-        one = Socket(small)
-        reply = one.say({**TEXT, "instructions": "seconds=5 stall=2"})
+        sock = Socket(small)
+        reply = sock.say({**TEXT, "instructions": "seconds=5 stall=2"})
         assert reply.of("error")[0]["code"] == "stalled"
         for _ in range(3):
-            assert one.say(TEXT).of("end")
-        one.close()
+            assert sock.say(TEXT).of("end")
+        sock.close()
 
 
 def test_speaking_before_the_engine_is_ready_says_so():

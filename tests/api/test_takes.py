@@ -55,7 +55,7 @@ def say(http, n: int, **more) -> str:
     ).headers["x-job-id"]
 
 
-def spoken(http, ids: list[str]) -> list[str]:
+def wait_listed(http, ids: list[str]) -> list[str]:
     """The same, newest first, when all are in the list: a take is written after its last byte was
     sent.
     """
@@ -81,13 +81,13 @@ def test_takes_are_listed_in_pages_and_tell_how_they_can_be_made_again(http):
     ids = []
     for n in range(5):
         ids.append(say(http, n, speed=1.25, language="en"))
-        spoken(http, ids)  # one after the other, so that their order is known
+        wait_listed(http, ids)  # one after the other, so that their order is known
     take_ids, after, pages = [], "", 0
     while pages < 10:
         page = http.get(PATH, params={"limit": 2, "after": after}).json()
-        got = [t["id"] for t in page["data"]]
-        assert (page["first_id"], page["last_id"]) == (got[0], got[-1])
-        take_ids, after, pages = take_ids + got, page["last_id"], pages + 1
+        actual = [t["id"] for t in page["data"]]
+        assert (page["first_id"], page["last_id"]) == (actual[0], actual[-1])
+        take_ids, after, pages = take_ids + actual, page["last_id"], pages + 1
         if not page["has_more"]:
             break
     assert take_ids == ids[::-1] and pages == 3
@@ -118,22 +118,25 @@ def test_takes_are_listed_in_pages_and_tell_how_they_can_be_made_again(http):
 
 
 def test_a_star_is_put_and_taken_off(http):
-    one, two = say(http, 1), say(http, 2)
-    spoken(http, [one, two])
-    assert http.patch(f"{PATH}/{one}", json={"starred": True}).json()["starred"] is True
-    assert {t["id"]: t["starred"] for t in http.get(PATH).json()["data"]} == {one: True, two: False}
-    assert http.patch(f"{PATH}/{one}", json={"starred": True}).json()["starred"] is True, (
+    first, second = say(http, 1), say(http, 2)
+    wait_listed(http, [first, second])
+    assert http.patch(f"{PATH}/{first}", json={"starred": True}).json()["starred"] is True
+    assert {t["id"]: t["starred"] for t in http.get(PATH).json()["data"]} == {
+        first: True,
+        second: False,
+    }
+    assert http.patch(f"{PATH}/{first}", json={"starred": True}).json()["starred"] is True, (
         "twice is as once"
     )
     assert (
-        http.patch(f"{PATH}/{one}", json={"starred": False}).json()
-        == http.get(f"{PATH}/{one}").json()
+        http.patch(f"{PATH}/{first}", json={"starred": False}).json()
+        == http.get(f"{PATH}/{first}").json()
     )
 
 
 def test_a_take_is_deleted_and_brought_back(own, http):
     """As the page does it: what is deleted is gone from the list at once, and for good later."""
-    first, second = spoken(http, [say(http, 1), say(http, 2)])
+    first, second = wait_listed(http, [say(http, 1), say(http, 2)])
     deleted = http.delete(f"{PATH}/{first}").json()
     assert deleted["deleted"] and deleted["storage"]["n_takes"] == 1
     assert [t["id"] for t in http.get(PATH).json()["data"]] == [second]
@@ -149,8 +152,8 @@ def test_a_take_is_deleted_and_brought_back(own, http):
 
 def test_anothers_takes_are_as_unknown_as_none(own, http):
     studio, bob, (_, other, voices) = own
-    mine = say(http, 1)
-    spoken(http, [mine])
+    take_id = say(http, 1)
+    wait_listed(http, [take_id])
     with studio.client(headers={"Authorization": f"Bearer {other}"}) as stranger:
         for client in (stranger, bob):
             assert client.get(PATH).json()["data"] == []
@@ -159,17 +162,17 @@ def test_anothers_takes_are_as_unknown_as_none(own, http):
                 lambda i, c=client: c.patch(f"{PATH}/{i}", json={"starred": True}),
                 lambda i, c=client: c.get(PATH, params={"after": i}),
             ):
-                theirs, none = ask(mine), ask(NEVER)
+                foreign, missing = ask(take_id), ask(NEVER)
                 assert (
-                    theirs.status_code == none.status_code == 404
-                    and theirs.json() == none.json()
-                    and error(none)["code"] == "take_gone"
+                    foreign.status_code == missing.status_code == 404
+                    and foreign.json() == missing.json()
+                    and error(missing)["code"] == "take_gone"
                 )
-    assert http.get(f"{PATH}/{mine}").json()["starred"] is False
+    assert http.get(f"{PATH}/{take_id}").json()["starred"] is False
     with studio.client(headers={"Authorization": f"Bearer {voices}"}) as client:
         assert (
             error(client.get(PATH))["code"] == "scope"
-            and client.patch(f"{PATH}/{mine}", json={"starred": True}).status_code == 403
+            and client.patch(f"{PATH}/{take_id}", json={"starred": True}).status_code == 403
         )
     with studio.client() as nobody:
         assert nobody.get(PATH).status_code == 401
@@ -209,7 +212,7 @@ def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
             n += len(piece)
             if n > 2 * 24000 * 3:
                 break
-    spoken(http, [job, whole.headers["x-job-id"]])
+    wait_listed(http, [job, whole.headers["x-job-id"]])
     take = http.get(f"{PATH}/{job}").json()
     assert (take["state"], take["stopped_at"]) == ("cancelled", 2) and 2 < take["duration_s"] < 6
     ask = {"input": "", "continue_from": job, "response_format": "pcm", "stream": False}
@@ -230,16 +233,16 @@ def test_a_take_that_was_stopped_is_continued_by_its_id(own, http):
 
 def test_a_login_has_its_takes_in_every_browser(own):
     studio, bob, _ = own
-    mine = say(bob, 1)
-    spoken(bob, [mine])
+    take_id = say(bob, 1)
+    wait_listed(bob, [take_id])
     with studio.client() as other:
         assert other.post("/login", data={"user": "bob", "password": "secret"}).status_code == 303
         other.post("/tts/session")
         assert other.cookies["kk_visit"] and "kk_visit" not in bob.cookies
-        assert [t["id"] for t in other.get(PATH).json()["data"]] == [mine]
-        assert other.patch(f"{PATH}/{mine}", json={"starred": True}).status_code == 200
-        assert other.get(f"/tts/result/{mine}.wav").content[:4] == b"RIFF"
-    assert bob.get(f"{PATH}/{mine}").json()["starred"] is True
+        assert [t["id"] for t in other.get(PATH).json()["data"]] == [take_id]
+        assert other.patch(f"{PATH}/{take_id}", json={"starred": True}).status_code == 200
+        assert other.get(f"/tts/result/{take_id}.wav").content[:4] == b"RIFF"
+    assert bob.get(f"{PATH}/{take_id}").json()["starred"] is True
 
 
 def test_a_browser_that_comes_back_gets_its_cookie_anew(own):
@@ -259,7 +262,7 @@ def test_a_browser_that_comes_back_gets_its_cookie_anew(own):
 )
 def test_a_take_comes_in_the_format_that_is_asked_for(http, kind, media, codec):
     job_id = say(http, 7, instructions="seconds=1")
-    spoken(http, [job_id])
+    wait_listed(http, [job_id])
     wav = http.get(f"/tts/result/{job_id}.wav").content
     answer = http.get(f"/tts/result/{job_id}.{kind}")
     assert answer.headers["content-type"] == media

@@ -23,50 +23,50 @@ SLOW = {"mode": "instruct", "instructions": "seconds=20 rtf=0.1"}  # each clause
 
 @pytest.fixture
 def typist(studio):
-    one = Typist(studio)
-    yield one
-    one.close()
+    text_socket = Typist(studio)
+    yield text_socket
+    text_socket.close()
 
 
 @pytest.fixture(scope="module")
-def spoken():
+def builtin_studio():
     with running(engine="builtin", env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as studio:
         yield studio
 
 
 # ---- sound while the text is written -------------------------------------------------------------
-def test_the_first_sound_comes_after_the_first_clause_and_before_the_second_is_sent(spoken):
-    one = Typist(spoken)
-    request = one.start()
-    one.text("你好")
+def test_the_first_sound_comes_after_the_first_clause_and_before_the_second_is_sent(builtin_studio):
+    text_socket = Typist(builtin_studio)
+    request = text_socket.start()
+    text_socket.text("你好")
     with pytest.raises(TimeoutError):
-        one.recv(0.3)  # half a clause is no clause
-    one.text("，")
-    reply = one.hear(until="sound", request=request)
+        text_socket.recv(0.3)  # half a clause is no clause
+    text_socket.text("，")
+    reply = text_socket.hear(until="sound", request=request)
     assert [m["type"] for m in reply.messages] == [
         "speech.begin",
         "speech.sentence",
     ] and reply.messages[1]["text"] == "你好，"
     with pytest.raises(TimeoutError):
         while True:
-            reply = one.hear(until="sound", heard=reply, timeout=0.5)
+            reply = text_socket.hear(until="sound", reply=reply, timeout=0.5)
     n_bytes = len(reply.pcm)
     assert n_bytes > 0.2 * 48000, "all of the clause"
-    one.text("今天天气真好。")
-    reply = one.hear(until=("speech.sentence",), heard=reply)
+    text_socket.text("今天天气真好。")
+    reply = text_socket.hear(until=("speech.sentence",), reply=reply)
     assert reply.end["index"] == 1 and reply.end["start"] * 2 == n_bytes
-    one.send(type="end")
-    done = one.hear(heard=reply).end
+    text_socket.send(type="end")
+    done = text_socket.hear(reply=reply).end
     assert (
         done["type"] == "speech.audio.done"
         and done["samples"] * 2 == len(reply.pcm) > n_bytes + 24000
     )
-    one.close()
+    text_socket.close()
 
 
-def test_in_pieces_it_is_the_same_samples_as_at_once(spoken):
-    one, rng = Typist(spoken), random.Random(4)
-    whole = one.say(TEXT)
+def test_in_pieces_it_is_the_same_samples_as_at_once(builtin_studio):
+    text_socket, rng = Typist(builtin_studio), random.Random(4)
+    whole = text_socket.say(TEXT)
     assert [m["text"] for m in whole.of("speech.sentence")][:2] == [
         "你好，",
         "今天我们来听一听声音。",
@@ -74,27 +74,29 @@ def test_in_pieces_it_is_the_same_samples_as_at_once(spoken):
     for _ in range(4):
         cuts = sorted(rng.sample(range(1, len(TEXT)), 12))
         parts = [TEXT[a:b] for a, b in zip([0, *cuts], [*cuts, len(TEXT)])]
-        reply = one.say(*parts)
+        reply = text_socket.say(*parts)
         assert reply.pcm == whole.pcm and reply.end["seed"] == 5
-    assert one.say(*TEXT).pcm == whole.pcm, "letter by letter"
-    assert one.say("", input=TEXT).pcm == whole.pcm, "and with the start"
-    in_base64 = one.say(TEXT, audio="base64")
+    assert text_socket.say(*TEXT).pcm == whole.pcm, "letter by letter"
+    assert text_socket.say("", input=TEXT).pcm == whole.pcm, "and with the start"
+    in_base64 = text_socket.say(TEXT, audio="base64")
     assert in_base64.pcm == whole.pcm
-    assert one.say(TEXT, seed=6).pcm != whole.pcm
-    one.close()
+    assert text_socket.say(TEXT, seed=6).pcm != whole.pcm
+    text_socket.close()
 
 
-def test_one_clause_is_what_the_route_for_whole_texts_says(spoken):
-    one = Typist(spoken)
+def test_one_clause_is_what_the_route_for_whole_texts_says(builtin_studio):
+    text_socket = Typist(builtin_studio)
     params = {"voice": "starter-zh-high", "seed": 5, "response_format": "pcm", "speed": 3.0}
-    reply = one.say("今天", "天气真好。", speed=3.0)
+    reply = text_socket.say("今天", "天气真好。", speed=3.0)
     assert (
         httpx.post(
-            spoken.url + "/v1/audio/speech", json={**params, "input": "今天天气真好。"}, timeout=60
+            builtin_studio.url + "/v1/audio/speech",
+            json={**params, "input": "今天天气真好。"},
+            timeout=60,
         ).content
         == reply.pcm
     )
-    one.close()
+    text_socket.close()
 
 
 def test_the_take_has_the_whole_text_and_the_sound(studio, typist):
@@ -130,7 +132,7 @@ def test_flush_speaks_what_there_is(typist):
     typist.send(type="flush")  # of nothing that is spoken
     typist.text("下半句")
     typist.send(type="end")
-    assert [m["text"] for m in typist.hear(heard=reply).of("speech.sentence")] == [
+    assert [m["text"] for m in typist.hear(reply=reply).of("speech.sentence")] == [
         "没有标点的半句",
         "下半句",
     ]
@@ -138,18 +140,18 @@ def test_flush_speaks_what_there_is(typist):
 
 def test_a_long_wait_for_the_writer_is_no_fault_of_the_engine():
     with running(env={"KAIKOU_STALL_S": "1", "KAIKOU_IDLE_S": "30"}) as small:
-        one = Typist(small)
-        one.start()
-        one.text("你好，")
-        reply = one.hear(until="sound")
+        text_socket = Typist(small)
+        text_socket.start()
+        text_socket.text("你好，")
+        reply = text_socket.hear(until="sound")
         with pytest.raises(TimeoutError):
             while True:
-                reply = one.hear(until="sound", heard=reply, timeout=2.5)
-        one.text("再见。")
-        one.send(type="end")
-        assert one.hear(heard=reply).end["type"] == "speech.audio.done"
+                reply = text_socket.hear(until="sound", reply=reply, timeout=2.5)
+        text_socket.text("再见。")
+        text_socket.send(type="end")
+        assert text_socket.hear(reply=reply).end["type"] == "speech.audio.done"
         assert "cv_underruns_total 0.0" in small.client().get("/metrics").text
-        one.close()
+        text_socket.close()
 
 
 # ---- cancel, barge-in ----------------------------------------------------------------------------
@@ -159,7 +161,7 @@ def test_cancel_stops_at_once_and_tells_how_much_was_sent(studio, typist):
     reply = typist.hear(until="sound")
     typist.send(type="cancel")
     before = len(reply.frames)
-    reply = typist.hear(heard=reply)
+    reply = typist.hear(reply=reply)
     assert reply.end == {
         "type": "speech.cancelled",
         "request": request,
@@ -181,15 +183,15 @@ def test_nothing_but_what_was_credited_goes_out_before_or_after_a_cancel(typist)
     typist.text("你好，")
     reply = typist.hear(until="sound")
     while len(reply.pcm) < 9600:
-        reply = typist.hear(until="sound", heard=reply)
+        reply = typist.hear(until="sound", reply=reply)
     with pytest.raises(TimeoutError):
         typist.recv(0.3)
     typist.send(type="credit", upto=7200)
     while len(reply.pcm) < 14400:
-        reply = typist.hear(until="sound", heard=reply)
+        reply = typist.hear(until="sound", reply=reply)
     frames = len(reply.frames)
     typist.send(type="cancel")
-    reply = typist.hear(heard=reply)
+    reply = typist.hear(reply=reply)
     assert reply.end["samples"] == 7200 and len(reply.frames) == frames, "not one chunk after it"
 
 
@@ -198,7 +200,7 @@ def test_a_new_start_silences_the_old_one(studio, typist):
     typist.text("你好，一直说下去。")
     reply = typist.hear(until="sound", request=old)
     typist.send(type="start", voice="starter-en-low", seed=1)
-    reply = typist.hear(heard=reply, request=old)
+    reply = typist.hear(reply=reply, request=old)
     assert reply.end["type"] == "speech.cancelled" and reply.end["samples"] * 2 == len(reply.pcm)
     assert typist.recv()["type"] == "speech.started"
     typist.text("Sure! ")
@@ -215,7 +217,7 @@ def test_a_start_that_is_refused_silences_too(typist):
     typist.text("你好，一直说下去。")
     reply = typist.hear(until="sound", request=old)
     typist.send(type="start", voice="nobody")
-    reply = typist.hear(heard=reply, request=old)
+    reply = typist.hear(reply=reply, request=old)
     message = typist.recv()
     assert (
         reply.end["type"] == "speech.cancelled"
@@ -229,7 +231,7 @@ def test_a_start_that_is_refused_silences_too(typist):
 
 # ---- what is refused -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("params", "code"),
     [
         ({"voice": "nobody"}, "voice_gone"),
         ({"voice": ""}, "no_voice"),
@@ -253,8 +255,8 @@ def test_a_start_that_is_refused_silences_too(typist):
         ({"voice": {"id": 5}}, "voice_gone"),
     ],
 )
-def test_a_start_that_cannot_be_is_refused_before_the_first_word(typist, asked, code):
-    typist.send(type="start", **{"voice": "starter-zh-high", **asked})
+def test_a_start_that_cannot_be_is_refused_before_the_first_word(typist, params, code):
+    typist.send(type="start", **{"voice": "starter-zh-high", **params})
     message = typist.recv()
     assert (
         message["type"] == "error"
@@ -314,7 +316,7 @@ def test_the_characters_of_a_request_are_counted(typist):
     reply = typist.hear(until=("error",))
     assert reply.end["error"]["code"] == "too_long_text" and reply.end["error"]["param"] == "delta"
     typist.send(type="end")
-    reply = typist.hear(heard=reply)
+    reply = typist.hear(reply=reply)
     assert (
         reply.end["type"] == "speech.audio.done"
         and sum(len(m["text"]) for m in reply.of("speech.sentence")) == 4096
@@ -336,12 +338,12 @@ def test_a_text_with_nothing_to_say_says_so(typist, deltas):
 
 @pytest.mark.parametrize("language", ["zh-CN,zh;q=0.9", "en"])
 def test_refusals_are_in_the_language_of_who_asks(studio, language):
-    one = Typist(studio, {"Accept-Language": language})
-    one.send(type="start", voice="nobody")
+    text_socket = Typist(studio, {"Accept-Language": language})
+    text_socket.send(type="start", voice="nobody")
     assert any(
-        "\u4e00" <= c <= "\u9fff" for c in one.recv()["error"]["message"]
+        "\u4e00" <= c <= "\u9fff" for c in text_socket.recv()["error"]["message"]
     ) == language.startswith("zh")
-    one.close()
+    text_socket.close()
 
 
 @pytest.mark.parametrize(
@@ -388,25 +390,25 @@ def test_a_failure_in_mid_speech_is_told_and_the_next_one_works(typist):
 def test_who_falls_silent_is_not_waited_for():
     with running(env={"KAIKOU_IDLE_S": "0.6"}) as small:
         for begin in (
-            lambda one: None,
-            lambda one: one.start(),
-            lambda one: (one.start(), one.text("半句")),
+            lambda text_socket: None,
+            lambda text_socket: text_socket.start(),
+            lambda text_socket: (text_socket.start(), text_socket.text("半句")),
         ):
-            one = Typist(small)
-            begin(one)
-            message = one.hear(until=("error",), timeout=10).end
+            text_socket = Typist(small)
+            begin(text_socket)
+            message = text_socket.hear(until=("error",), timeout=10).end
             assert message["error"]["code"] == "idle"
             with pytest.raises(ConnectionClosed):
-                one.recv()
-        one = Typist(small)
-        reply = one.say(
+                text_socket.recv()
+        text_socket = Typist(small)
+        reply = text_socket.say(
             "你好，", mode="instruct", instructions="seconds=3 first=2 rtf=1"
         )  # whoever listens may be silent, and need not hear anything yet
         assert reply.end["type"] == "speech.audio.done" and len(reply.pcm) == 144000
-        one.start(mode="instruct", instructions="seconds=20", credit=2400)
-        one.text("你好，")
-        one.send(type="end")
-        assert one.hear(until=("error",), timeout=10).end["error"]["code"] == "idle", (
+        text_socket.start(mode="instruct", instructions="seconds=20", credit=2400)
+        text_socket.text("你好，")
+        text_socket.send(type="end")
+        assert text_socket.hear(until=("error",), timeout=10).end["error"]["code"] == "idle", (
             "who takes no sound is not waited for either"
         )
         assert idle(settle(small, idle))
@@ -438,16 +440,16 @@ def test_without_a_key_there_is_no_socket():
             ]
         with pytest.raises(InvalidStatus):
             Typist(closed, {"Authorization": f"Bearer {only_voices}"})
-        one = Typist(closed, {"Authorization": "Bearer k-123"})
-        assert one.say("你好。").end["type"] == "speech.audio.done"
-        one.close()
+        text_socket = Typist(closed, {"Authorization": "Bearer k-123"})
+        assert text_socket.say("你好。").end["type"] == "speech.audio.done"
+        text_socket.close()
 
 
 def test_streams_and_the_line_are_limited_as_everywhere():
     with running(env={"KAIKOU_MAX_STREAMS": "1", "KAIKOU_MAX_WAITING": "1"}) as small:
         talks = [Typist(small) for _ in range(3)]
-        for one in talks:
-            one.start(mode="instruct", instructions="seconds=3 rtf=0.5")
+        for first in talks:
+            first.start(mode="instruct", instructions="seconds=3 rtf=0.5")
         talks[0].text("你好，")
         talks[0].send(type="end")
         talks[0].hear(until="sound")
@@ -474,24 +476,24 @@ def test_a_hundred_sockets_that_drop_at_random_moments_leave_nothing(studio):
     rng = random.Random(8)
 
     def leave(n: int, rounds: int) -> None:
-        one = Typist(studio)
+        typist = Typist(studio)
         params = (
             SLOW if n % 3 else {"mode": "instruct", "instructions": "seconds=0.1"}
         )  # dropped in mid-speech, or while all is said and more text awaited
         moves = [
-            lambda: one.start(**params),
-            lambda: one.text("你好，今天"),
-            lambda: one.recv(),
-            lambda: one.text("天气真好。再说一句。"),
-            lambda: one.send(type="flush"),
-            lambda: one.hear(until="sound"),
-            lambda: one.send(type="end"),
-            lambda: one.recv(),
-            lambda: one.send(type="cancel"),
+            lambda: typist.start(**params),
+            lambda: typist.text("你好，今天"),
+            lambda: typist.recv(),
+            lambda: typist.text("天气真好。再说一句。"),
+            lambda: typist.send(type="flush"),
+            lambda: typist.hear(until="sound"),
+            lambda: typist.send(type="end"),
+            lambda: typist.recv(),
+            lambda: typist.send(type="cancel"),
         ]
         for move in moves[:rounds]:
             move()
-        one.ws.socket.close() if n % 2 else one.close()
+        typist.ws.socket.close() if n % 2 else typist.close()
 
     for _ in range(10):
         threads = [threading.Thread(target=leave, args=(n, rng.randrange(10))) for n in range(10)]

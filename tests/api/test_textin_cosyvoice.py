@@ -44,65 +44,65 @@ def _parent(process: Path) -> str:
         return ""
 
 
-def silence(one: Typist, reply, timeout: float = 1.5):
+def silence(typist: Typist, reply, timeout: float = 1.5):
     with pytest.raises(TimeoutError):
         while True:
-            reply = one.hear(until="sound", heard=reply, timeout=timeout)
+            reply = typist.hear(until="sound", reply=reply, timeout=timeout)
     return reply
 
 
 def test_it_speaks_the_first_clause_before_the_second_is_sent_and_the_same_however_it_comes(big):
-    one = Typist(big)
-    whole = one.say(FIRST + "".join(REST))
+    typist = Typist(big)
+    whole = typist.say(FIRST + "".join(REST))
     assert (
         whole.end["type"] == "speech.audio.done"
         and whole.of("speech.begin")[0]["engine"] == "cosyvoice2"
         and len(whole.of("speech.sentence")) == 1
     ), "one run: the model reads while it speaks"
-    one.start(credit=1 << 40)
-    one.text(FIRST)
-    reply = one.hear(until="sound", timeout=60)
+    typist.start(credit=1 << 40)
+    typist.text(FIRST)
+    reply = typist.hear(until="sound", timeout=60)
     assert reply.of("speech.sentence")[0]["text"] == FIRST.strip()
-    reply = silence(one, reply)
+    reply = silence(typist, reply)
     early = len(reply.pcm)
-    one.text(*REST)
-    one.send(type="end")
-    reply = one.hear(heard=reply, timeout=60)
+    typist.text(*REST)
+    typist.send(type="end")
+    reply = typist.hear(reply=reply, timeout=60)
     assert 0 < early < len(reply.pcm) and reply.pcm == whole.pcm
-    assert one.say(*FIRST, *REST).pcm == whole.pcm
-    one.close()
+    assert typist.say(*FIRST, *REST).pcm == whole.pcm
+    typist.close()
 
 
 def test_flush_ends_what_was_said_and_the_next_begins_anew(big):
-    one = Typist(big)
-    one.start(credit=1 << 40)
-    one.text("Wait a moment please")
-    one.send(type="flush")
-    reply = silence(one, one.hear(until="sound", timeout=60))
+    typist = Typist(big)
+    typist.start(credit=1 << 40)
+    typist.text("Wait a moment please")
+    typist.send(type="flush")
+    reply = silence(typist, typist.hear(until="sound", timeout=60))
     assert len(reply.pcm) > 0
-    one.text("here it is. ")
-    one.send(type="end")
-    reply = one.hear(heard=reply, timeout=60)
+    typist.text("here it is. ")
+    typist.send(type="end")
+    reply = typist.hear(reply=reply, timeout=60)
     assert [m["index"] for m in reply.of("speech.sentence")] == [0, 1] and reply.end[
         "type"
     ] == "speech.audio.done"
-    one.close()
+    typist.close()
 
 
 def test_cancel_while_it_waits_for_text_and_while_it_speaks(big):
-    one = Typist(big)
+    typist = Typist(big)
     for text in ("Hi you, ", FIRST, FIRST + "".join(REST)):
-        request = one.start()
-        one.text(text)
-        reply = one.hear(until=("speech.begin",), timeout=60)
-        one.send(type="cancel")
-        reply = one.hear(heard=reply, request=request)
+        request = typist.start()
+        typist.text(text)
+        reply = typist.hear(until=("speech.begin",), timeout=60)
+        typist.send(type="cancel")
+        reply = typist.hear(reply=reply, request=request)
         assert reply.end["type"] == "speech.cancelled" and reply.end["samples"] * 2 == len(
             reply.pcm
         )
     assert idle(settle(big, idle))
-    assert one.say("Good bye. ").end["type"] == "speech.audio.done"
-    one.close()
+    assert typist.say("Good bye. ").end["type"] == "speech.audio.done"
+    typist.close()
 
 
 def test_sockets_that_drop_leave_nothing_in_either_process(big):
@@ -112,19 +112,19 @@ def test_sockets_that_drop_leave_nothing_in_either_process(big):
         return sum(len(list((p / "task").iterdir())) for p in children)
 
     def leave(n: int, rounds: int) -> None:
-        one = Typist(big)
+        typist = Typist(big)
         moves = [
-            lambda: one.start(),
-            lambda: one.text("Hello my friend, "),
-            lambda: one.recv(),
-            lambda: one.text(FIRST),
-            lambda: one.recv(),
-            lambda: one.send(type="flush"),
-            lambda: one.text("More words"),
+            lambda: typist.start(),
+            lambda: typist.text("Hello my friend, "),
+            lambda: typist.recv(),
+            lambda: typist.text(FIRST),
+            lambda: typist.recv(),
+            lambda: typist.send(type="flush"),
+            lambda: typist.text("More words"),
         ]
         for move in moves[:rounds]:
             move()
-        one.ws.socket.close() if n % 2 else one.close()
+        typist.ws.socket.close() if n % 2 else typist.close()
 
     leave(1, 7)
     before, threads_before, rng = settle(big, idle), child_threads(), random.Random(2)
@@ -133,16 +133,16 @@ def test_sockets_that_drop_leave_nothing_in_either_process(big):
         [t.start() for t in threads]
         [t.join(60) for t in threads]
 
-    def gone(state):
+    def is_idle(state):
         return (
             idle(state)
             and not {"engine-text", "lane-text"} & set(state["thread_names"])
             and state["fds"] <= before["fds"] + 2
         )
 
-    after = settle(big, gone, 20.0)
-    assert gone(after), after
+    after = settle(big, is_idle, 20.0)
+    assert is_idle(after), after
     assert child_threads() <= threads_before + 2
-    one = Typist(big)
-    assert one.say("Good bye. ").end["type"] == "speech.audio.done"
-    one.close()
+    typist = Typist(big)
+    assert typist.say("Good bye. ").end["type"] == "speech.audio.done"
+    typist.close()

@@ -25,9 +25,9 @@ def soon(ask, condition, limit_s: float = 5.0):
     the reader's back.
     """
     end = time.monotonic() + limit_s
-    while not condition(got := ask()) and time.monotonic() < end:
+    while not condition(actual := ask()) and time.monotonic() < end:
         time.sleep(0.02)
-    return got
+    return actual
 
 
 def counts(http) -> dict[tuple[str, str], float]:
@@ -41,8 +41,8 @@ def counts(http) -> dict[tuple[str, str], float]:
 
 
 def test_the_end_of_a_stream_tells_where_the_time_went(studio):
-    one = Socket(studio)
-    reply = one.say(TEXT)
+    sock = Socket(studio)
+    reply = sock.say(TEXT)
     trace, end = reply.of("end")[0]["trace"], reply.of("end")[0]
     assert trace["whole"].keys() == {"text", "queue", "encode", "socket"}, (
         "the tone engine names no stages, and none is invented"
@@ -54,7 +54,7 @@ def test_the_end_of_a_stream_tells_where_the_time_went(studio):
     )
     assert abs(sum(trace["first"].values()) - trace["sent_ms"]) < 0.1
     assert not any("trace" in m for op in ("begin", "info") for m in reply.of(op))
-    record = one.http.get(f"/tts/result/{end['job']}.json")
+    record = sock.http.get(f"/tts/result/{end['job']}.json")
     assert record.headers["cache-control"] == "no-store"
     result = record.json()
     assert result["trace"] == trace and (
@@ -67,11 +67,11 @@ def test_the_end_of_a_stream_tells_where_the_time_went(studio):
     other = Socket(studio)
     assert other.http.get(f"/tts/result/{end['job']}.json").status_code == 404, "another visitor's"
     assert (
-        one.http.get("/tts/result/take-00.json").status_code
-        == one.http.get("/tts/result/..%2f..%2ftake.json").status_code
+        sock.http.get("/tts/result/take-00.json").status_code
+        == sock.http.get("/tts/result/..%2f..%2ftake.json").status_code
         == 404
     )
-    one.close(), other.close()
+    sock.close(), other.close()
 
 
 def test_the_plain_api_offers_it_by_the_id_of_the_job(studio):
@@ -92,29 +92,29 @@ def test_the_plain_api_offers_it_by_the_id_of_the_job(studio):
 
 
 def test_a_stream_under_way_and_a_stopped_one_tell_what_is_known(studio):
-    one = Socket(studio)
-    seq = one.start({**TEXT, "instructions": "seconds=60"}, credit=24000)
-    while (message := one.recv()) and (isinstance(message, bytes) or message["op"] != "begin"):
+    sock = Socket(studio)
+    seq = sock.start({**TEXT, "instructions": "seconds=60"}, credit=24000)
+    while (message := sock.recv()) and (isinstance(message, bytes) or message["op"] != "begin"):
         pass
     job = message["job"]
     running_ = soon(
-        lambda: one.http.get(f"/tts/result/{job}.json").json(), lambda r: "sent_ms" in r["trace"]
+        lambda: sock.http.get(f"/tts/result/{job}.json").json(), lambda r: "sent_ms" in r["trace"]
     )
     assert (
         running_["state"] == "running"
         and running_["trace"]["first"]["encode"] > 0
         and running_["samples"] > 0
     )
-    one.send(op="cancel", seq=seq)
-    one.hear(seq)
+    sock.send(op="cancel", seq=seq)
+    sock.hear(seq)
     assert (
         soon(
-            lambda: one.http.get(f"/tts/result/{job}.json").json(),
+            lambda: sock.http.get(f"/tts/result/{job}.json").json(),
             lambda r: r["state"] == "cancelled",
         )["state"]
         == "cancelled"
     )
-    one.close()
+    sock.close()
 
 
 def test_an_engine_with_stages_of_its_own_names_them():
@@ -148,11 +148,11 @@ def test_an_engine_with_stages_of_its_own_names_them():
 
 def test_metrics_rise_by_one_a_stream_and_the_log_says_no_word():
     with running() as studio, studio.client() as http:
-        one = Socket(studio, http)
-        one.say(TEXT)  # and the voice is warm
+        sock = Socket(studio, http)
+        sock.say(TEXT)  # and the voice is warm
         soon(lambda: counts(http), lambda c: c["cv_stage_seconds_count", "socket"])
         before = counts(http)
-        end = one.say({**TEXT, "input": "Rotkäppchen besucht Großmutter."}).of("end")[0]
+        end = sock.say({**TEXT, "input": "Rotkäppchen besucht Großmutter."}).of("end")[0]
         after = soon(
             lambda: counts(http),
             lambda c: (
@@ -172,9 +172,9 @@ def test_metrics_rise_by_one_a_stream_and_the_log_says_no_word():
             ("cv_voice_cache_total", "hit"): 1,
             ("cv_text_cache_total", "miss"): 1,
         }
-        one.say({**TEXT, "voice": "voice-none"})
+        sock.say({**TEXT, "voice": "voice-none"})
         assert counts(http)["cv_errors_total", "voice_gone"] == 1
-        one.close()
+        sock.close()
         record = soon(
             lambda: http.get(f"/tts/result/{end['job']}.json").json(),
             lambda r: r["trace"]["whole"].get("socket"),
@@ -186,4 +186,4 @@ def test_metrics_rise_by_one_a_stream_and_the_log_says_no_word():
             and f"socket_ms={record['trace']['whole']['socket']}" in lines[0]
             and "chars=31" in lines[0]
         )
-        assert "Rotk" not in log and one.token not in log
+        assert "Rotk" not in log and sock.token not in log

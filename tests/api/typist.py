@@ -63,30 +63,30 @@ class Typist:
     def hear(
         self,
         until=ENDS,
-        heard: Heard | None = None,
+        reply: Heard | None = None,
         request: int | None = None,
         timeout: float = 20,
     ) -> Heard:
         """Up to a message of one of these types, or to the first sound with until="sound"."""
-        heard = heard or Heard()
+        reply = reply or Heard()
         while True:
-            got = self.recv(timeout)
-            if isinstance(got, dict) and got["type"] == "speech.audio.delta":
-                start, sound = got["start"], base64.b64decode(got["audio"])
-            elif isinstance(got, dict):
-                heard.messages.append(got)
-                if got["type"] in until and (request is None or got["request"] == request):
-                    return heard
+            message = self.recv(timeout)
+            if isinstance(message, dict) and message["type"] == "speech.audio.delta":
+                start, sound = message["start"], base64.b64decode(message["audio"])
+            elif isinstance(message, dict):
+                reply.messages.append(message)
+                if message["type"] in until and (request is None or message["request"] == request):
+                    return reply
                 continue
             else:
-                magic, _, seq, start = FRAME.unpack_from(got)
+                magic, _, seq, start = FRAME.unpack_from(message)
                 assert magic == 0x4B01 and (request is None or seq == request)
-                sound = got[FRAME.size :]
-            assert start == len(heard.pcm) // 2, "a hole between frames"
-            heard.frames.append((start, len(sound) // 2))
-            heard.pcm += sound
+                sound = message[FRAME.size :]
+            assert start == len(reply.pcm) // 2, "a hole between frames"
+            reply.frames.append((start, len(sound) // 2))
+            reply.pcm += sound
             if until == "sound":
-                return heard
+                return reply
 
     def say(self, *deltas: str, **fields) -> Heard:
         request = self.start(**{"credit": 1 << 40, **fields})

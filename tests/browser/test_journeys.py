@@ -337,14 +337,14 @@ HEAD = (
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory):
+def workdir(tmp_path_factory):
     with world(tmp_path_factory.mktemp("models")) as setup:
         yield setup
 
 
 @pytest.mark.parametrize("name", JOURNEYS)
-def test_journey(here, name):
-    figures = JOURNEYS[name](*here)
+def test_journey(workdir, name):
+    figures = JOURNEYS[name](*workdir)
     print(row(name, figures))
     assert figures[0] + figures[1] > 0 and figures[2] > 0
 

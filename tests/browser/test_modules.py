@@ -68,11 +68,11 @@ def ask(blank, module: str, function: str, arg=None):
 # ---- text.js -------------------------------------------------------------------------------------
 def test_text_is_no_markup_once_it_is_escaped(blank):
     odd = """<b a="1" b='2'>&amp;</b>"""
-    made = ask(blank, "text", "s => esc(s)", odd)
-    assert not set("<>\"'") & set(made)
+    results = ask(blank, "text", "s => esc(s)", odd)
+    assert not set("<>\"'") & set(results)
     assert (
         blank.evaluate(
-            "s => new DOMParser().parseFromString(s, 'text/html').body.textContent", made
+            "s => new DOMParser().parseFromString(s, 'text/html').body.textContent", results
         )
         == odd
     )
@@ -80,7 +80,7 @@ def test_text_is_no_markup_once_it_is_escaped(blank):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "vars", "told"),
+    ("sentence", "vars", "text"),
     [
         ("{n} {n|day|days}", {"n": 1}, "1 day"),
         ("{n} {n|day|days}", {"n": 2}, "2 days"),
@@ -88,12 +88,12 @@ def test_text_is_no_markup_once_it_is_escaped(blank):
         ("{a}{b}", {"a": "{b}"}, "{b}"),
     ],
 )
-def test_a_sentence_is_filled_once(blank, sentence, vars, told):
-    assert ask(blank, "text", "([s, v]) => fill(s, v)", [sentence, vars]) == told
+def test_a_sentence_is_filled_once(blank, sentence, vars, text):
+    assert ask(blank, "text", "([s, v]) => fill(s, v)", [sentence, vars]) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (0, "0:00"),
         (59.4, "0:59"),
@@ -103,8 +103,8 @@ def test_a_sentence_is_filled_once(blank, sentence, vars, told):
         (3725, "1:02:05"),
     ],
 )
-def test_a_length_is_told_one_way(blank, seconds, told):
-    assert ask(blank, "text", "s => clock(s)", seconds) == told
+def test_a_length_is_told_one_way(blank, seconds, text):
+    assert ask(blank, "text", "s => clock(s)", seconds) == text
 
 
 def test_of_odd_values_the_first_known_one_is_taken(blank):
@@ -158,7 +158,7 @@ def test_a_file_of_each_kind_becomes_rows(blank, kind, data, rows):
 
 
 def test_bytes_of_no_text_are_refused(blank):
-    told = ask(
+    text = ask(
         blank,
         "batch_parser",
         """bytes => {
@@ -170,7 +170,7 @@ def test_bytes_of_no_text_are_refused(blank):
         }""",
         [0x80, 0xFF, 0x00],
     )
-    assert told == "TypeError"
+    assert text == "TypeError"
 
 
 @pytest.mark.parametrize(
@@ -217,13 +217,13 @@ SAMPLES = """([rate, pcm, out, cuts]) => {
 @pytest.mark.parametrize("out", [24000, 44100, 48000])
 def test_a_take_is_the_same_sound_at_any_rate_of_the_loudspeaker(blank, rate, out):
     """Of a tone: 60 dB above what is wrong, away from its edges."""
-    made = np.array(
+    results = np.array(
         ask(blank, "player/sample_buffer", SAMPLES, [rate, tone(rate).tolist(), out, []])
     )
-    want = 20000 / 32768 * np.sin(2 * np.pi * 997 * np.arange(len(made)) / out)
-    assert len(made) == round(out / 2)
+    expected = 20000 / 32768 * np.sin(2 * np.pi * 997 * np.arange(len(results)) / out)
+    assert len(results) == round(out / 2)
     inner = slice(100, -100)
-    assert np.abs(made - want)[inner].max() < 20000 / 32768 / 1000
+    assert np.abs(results - expected)[inner].max() < 20000 / 32768 / 1000
 
 
 def test_what_is_read_in_pieces_is_what_is_read_at_once(blank):
@@ -251,8 +251,8 @@ def test_its_file_and_its_peaks_are_its_samples(blank):
     assert (wav_samples(bytes(data)) == pcm).all()
     with wave.open(io.BytesIO(bytes(data))) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24000, 1, 2)
-    want = [np.abs(pcm[i : i + 240]).max() / 32768 for i in range(0, len(pcm), 240)]
-    assert peaks + rest == pytest.approx(want) and len(rest) == 1
+    expected = [np.abs(pcm[i : i + 240]).max() / 32768 for i in range(0, len(pcm), 240)]
+    assert peaks + rest == pytest.approx(expected) and len(rest) == 1
 
 
 # ---- code_text.js --------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_no_text_breaks_out_of_its_quotes(blank):
         "\ud7ff",
     ]
     texts = [a + b + c for a in pieces for b in pieces for c in ("", "'")]
-    made = ask(
+    results = ask(
         blank,
         "code_text",
         """texts => texts.map(text => codeOf({
@@ -299,10 +299,10 @@ def test_no_text_breaks_out_of_its_quotes(blank):
           }, "http://localhost:7860"))""",
         texts,
     )
-    for text, code in zip(texts, made):
+    for text, code in zip(texts, results):
         words = shlex.split(code["curl"].replace("\\\n", " "))
         body = json.loads(words[words.index("-d") + 1])
-        want = {
+        expected = {
             "input": text,
             "voice": "v'" + text,
             "instructions": text,
@@ -314,7 +314,7 @@ def test_no_text_breaks_out_of_its_quotes(blank):
         assert (
             words[0] == "curl"
             and len(words) == 12
-            and body == want | {"response_format": "wav", "stream": False}
+            and body == expected | {"response_format": "wav", "stream": False}
         )
         calls = [
             node
@@ -326,12 +326,12 @@ def test_no_text_breaks_out_of_its_quotes(blank):
         openai, client = [
             {k.arg: ast.literal_eval(k.value) for k in call.keywords} for call in calls
         ]
-        assert openai.pop("extra_body") | openai == want | {
+        assert openai.pop("extra_body") | openai == expected | {
             "response_format": "wav",
             "stream": False,
         }
         assert [ast.literal_eval(a) for a in calls[1].args] == [text, "v'" + text] and client == {
-            k: v for k, v in want.items() if k not in ("input", "voice")
+            k: v for k, v in expected.items() if k not in ("input", "voice")
         }
 
 

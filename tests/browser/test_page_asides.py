@@ -105,9 +105,9 @@ def test_a_voice_is_edited_in_the_library_and_escape_leaves_the_stream_alone(chr
         p.go()
         p.until("playing", "draining")
         p.page.click("[role=tab][aria-controls=kk-tab-voices]")
-        mine = p.page.locator(".kk-voice", has_text="🐼 阿宝")
-        assert mine.locator(".kk-face").inner_text() == "🐼"
-        mine.locator("[data-do=editvoice]").click()
+        card = p.page.locator(".kk-voice", has_text="🐼 阿宝")
+        assert card.locator(".kk-face").inner_text() == "🐼"
+        card.locator("[data-do=editvoice]").click()
         p.page.fill("#kk-rename", "别的名字")
         assert p.violations() == []
         p.page.keyboard.press("Escape")

@@ -23,8 +23,8 @@ LINES = "id => fetch(`${KK.studioUrl()}/v2/jobs/${id}/lines`).then(r => r.json()
 @pytest.fixture(scope="module")
 def own():
     """A studio of its own: jobs belong to the account, and other tests have the same."""
-    with running(env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as told:
-        yield told
+    with running(env={"KAIKOU_STARTS_PER_MINUTE": "100000"}) as server:
+        yield server
 
 
 def opened(p: StudioPage) -> None:
@@ -121,7 +121,7 @@ def test_files_are_read_and_their_faults_named(chrome, own):
             f' ""two""",{voice},5,instruct,seconds=1\nplain,,,,\n'
         )
         jsonl = '{"text": "from json", "seed": 9}\n{"input": "another"}\nnot json\n'
-        for name, data, want in (
+        for name, data, expected in (
             (
                 "a.csv",
                 csv.encode("utf-8-sig"),
@@ -139,7 +139,7 @@ def test_files_are_read_and_their_faults_named(chrome, own):
             p.page.wait_for_function(
                 "w => JSON.stringify([...document.querySelectorAll('#kk-batchpreview tbody"
                 " tr')].map(r => [...r.children].map(c => c.textContent).join('|'))) === w",
-                arg=json.dumps(want, ensure_ascii=False, separators=(",", ":")),
+                arg=json.dumps(expected, ensure_ascii=False, separators=(",", ":")),
             )
         p.js(
             """() => {
@@ -171,14 +171,14 @@ def test_files_are_read_and_their_faults_named(chrome, own):
         put(p, csv)
         job = send(p)
         until(p, job, "done")
-        told = p.js(LINES, job)["data"]
-        assert (told[0]["text"], told[0]["seed"], told[0]["mode"], told[0]["voice"]) == (
+        view = p.js(LINES, job)["data"]
+        assert (view[0]["text"], view[0]["seed"], view[0]["mode"], view[0]["voice"]) == (
             'One, and "two"',
             5,
             "instruct",
             p.js("KK.voices()[1].id"),
-        ) and told[0]["seconds"] == 1.0
-        assert told[1]["voice"] == p.page.input_value("#kk-batchvoice")
+        ) and view[0]["seconds"] == 1.0
+        assert view[1]["voice"] == p.page.input_value("#kk-batchvoice")
 
 
 def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome, own):
@@ -224,19 +224,20 @@ def test_a_bad_line_is_seen_and_tried_again_and_a_job_stopped_and_resumed(chrome
 
 def test_a_list_that_was_asked_for_before_a_job_began_does_not_take_it_away(chrome, own):
     with StudioPage(chrome, own.url, "en") as p:
-        held = []
+        pending = []
         p.page.route(
-            "**/v2/jobs?limit=*", lambda r: r.continue_() if held else held.append((r, r.fetch()))
+            "**/v2/jobs?limit=*",
+            lambda r: r.continue_() if pending else pending.append((r, r.fetch())),
         )
         p.page.click("[role=tab][aria-controls=kk-tab-batch]")
         for _ in range(400):
-            if not held:
+            if not pending:
                 p.page.wait_for_timeout(50)
         put(p, "One line.")
         job = send(p)
         p.page.wait_for_function("document.activeElement.dataset.do === 'joblines'")
         until(p, job, "done")
-        route, old = held[0]
+        route, old = pending[0]
         with p.page.expect_response("**/v2/jobs?limit=*"):
             route.fulfill(response=old)
         p.page.wait_for_timeout(100)  # it would have been drawn
@@ -271,7 +272,7 @@ def test_by_keyboard_alone(chrome, own):
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, lang):
-    said = {
+    phrases = {
         "zh": (
             "3 行有问题，会跳过。",
             "合成其余 11 行",
@@ -295,12 +296,12 @@ def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, l
             "13",
             *map(str, range(1, 9)),
         ], "those with a problem are shown first, wherever they stand"
-        assert "nobody" in rows(p)[1] and said[2] in rows(p)[1] and p.violations() == []
+        assert "nobody" in rows(p)[1] and phrases[2] in rows(p)[1] and p.violations() == []
         before = p.page.locator(".kk-job").count()
         p.page.click("#kk-batchgo")
         p.page.wait_for_function("document.activeElement.dataset.do === 'batchrest'")
         ask = p.page.inner_text("#kk-batchask")
-        assert said[0] in ask and said[1] in ask and p.violations() == []
+        assert phrases[0] in ask and phrases[1] in ask and p.violations() == []
         p.page.click("[data-do=batchback]")
         assert p.js("document.activeElement.id") == "kk-batchtext"
         assert p.page.locator(".kk-job").count() == before
@@ -309,13 +310,13 @@ def test_lines_with_a_problem_are_left_out_when_that_is_agreed_to(chrome, own, l
         p.page.wait_for_function("n => document.querySelectorAll('.kk-job').length > n", arg=before)
         job = p.page.locator(".kk-job").first.get_attribute("data-job")
         until(p, job, "done")
-        told = p.js(LINES, job)
-        assert [line["text"] for line in told["data"]] == [*good, "Last."]
+        view = p.js(LINES, job)
+        assert [line["text"] for line in view["data"]] == [*good, "Last."]
         assert (
             p.page.input_value("#kk-batchtext")
             == "text,voice,language\n。,,\nWho?,nobody,\nHm.,,klingon"
         )
-        assert said[3] in p.page.inner_text("#kk-batchsay") and not p.errors
+        assert phrases[3] in p.page.inner_text("#kk-batchsay") and not p.errors
 
 
 def test_a_row_is_heard_alone_before_it_is_handed_in(chrome, own):

@@ -53,9 +53,9 @@ def test_what_cannot_be_read_is_said_in_our_words_and_the_clip_stays(chrome, stu
         p.consent()
         first = p.js("KK.draft().id")
         ways = (
-            lambda *what: pick(p, *what),
-            lambda *what: drop(p, "#kk-ref", *what),
-            lambda *what: drop(p, "#kk-textcard", *what),
+            lambda *args: pick(p, *args),
+            lambda *args: drop(p, "#kk-ref", *args),
+            lambda *args: drop(p, "#kk-textcard", *args),
         )
         files = {
             "读不懂": (PNG, "a.wav", "audio/wav"),

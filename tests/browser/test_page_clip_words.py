@@ -34,7 +34,7 @@ def write(p: StudioPage, words: str = WORDS) -> None:
     p.page.wait_for_selector(TICK if words else "#kk-fit p", state="attached")
 
 
-def spoken(p: StudioPage, n: int) -> tuple[str, dict]:
+def speak_take(p: StudioPage, n: int) -> tuple[str, dict]:
     """The transcript that was sent, and the n-th take."""
     p.go()
     take = p.wait_takes(n)[0]  # the player may still show that the take before is done
@@ -51,7 +51,7 @@ def test_another_part_empties_the_tick_and_its_words_count_when_it_is_set_again(
         assert is_ticked(p), "who writes down the whole clip need not say so"
         p.consent()
         p.page.fill("#kk-text textarea", "好的。")
-        words, take = spoken(p, 1)
+        words, take = speak_take(p, 1)
         assert (words, take["mode"], take["voice_notes"]) == (WORDS, "zero_shot", [])
 
         p.page.click("#kk-health [data-do=window][data-i='0']")
@@ -59,14 +59,14 @@ def test_another_part_empties_the_tick_and_its_words_count_when_it_is_set_again(
         assert "使用第 1 段" in part_in_use(p) and not is_ticked(p)
         assert f"{start:.1f}–{end:.1f} 秒" in p.page.inner_text("#kk-fit")
         assert "按跨语种复刻合成" in p.page.inner_text("#kk-fit")
-        words, take = spoken(p, 2)
+        words, take = speak_take(p, 2)
         assert (words, take["mode"]) == ("", "cross_lingual")
         assert "没有参考文本" in p.page.inner_text("#kk-takes .kk-voicenote >> nth=0")
 
         write(p, WORDS[:20])
         assert not is_ticked(p), "of a part they are its words only when somebody says so"
         p.page.check(TICK)
-        words, take = spoken(p, 3)
+        words, take = speak_take(p, 3)
         assert (words, take["mode"]) == (WORDS[:20], "zero_shot")
 
         p.page.click("#kk-health [data-do=whole]")

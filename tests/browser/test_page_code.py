@@ -31,8 +31,10 @@ def voice_studio():
 
     A login and a key: the code has to name it.
     """
-    with running("--auth", "studio:secret", engine="builtin", env={"KAIKOU_API_KEY": KEY}) as told:
-        yield told
+    with running(
+        "--auth", "studio:secret", engine="builtin", env={"KAIKOU_API_KEY": KEY}
+    ) as server:
+        yield server
 
 
 def shown(p: StudioPage, n: int = 0) -> dict[str, str]:
@@ -89,20 +91,20 @@ def test_what_is_shown_gives_the_take_again(chrome, voice_studio, tmp_path, ask)
                 "id => { KK.reloadTakes(); return KK.take(id); }", arg=job, polling=300
             )
             code = shown(p)
-            mine = p.context.request.get(f"{voice_studio.url}/tts/result/{job}.wav").body()
+            wav_data = p.context.request.get(f"{voice_studio.url}/tts/result/{job}.wav").body()
     assert all(KEY not in x and "KAIKOU_API_KEY" in x for x in code.values()) and set(code) == {
         "curl",
         "openai",
         "client",
     }
-    want = wav_samples(mine)
-    assert len(want) > 12000
+    expected = wav_samples(wav_data)
+    assert len(expected) > 12000
     for kind in code if shutil.which("curl") else ("openai", "client"):
         folder = tmp_path / kind
         folder.mkdir()
         run(kind, code[kind], folder, KEY)
-        got = wav_samples((folder / "take.wav").read_bytes())
-        assert len(got) == len(want) and (got == want).all(), kind
+        actual = wav_samples((folder / "take.wav").read_bytes())
+        assert len(actual) == len(expected) and (actual == expected).all(), kind
 
 
 def test_a_studio_without_keys_needs_none(chrome, studio, tmp_path):
@@ -113,12 +115,14 @@ def test_a_studio_without_keys_needs_none(chrome, studio, tmp_path):
         p.until("done")
         take = p.wait_takes(1)[0]
         code = shown(p)
-        mine = p.context.request.get(f"{studio.url}/tts/result/{take['id']}.wav").body()
+        wav_data = p.context.request.get(f"{studio.url}/tts/result/{take['id']}.wav").body()
     for kind in code if shutil.which("curl") else ("openai", "client"):
         folder = tmp_path / kind
         folder.mkdir()
         run(kind, code[kind], folder, None)
-        assert (wav_samples((folder / "take.wav").read_bytes()) == wav_samples(mine)).all(), kind
+        assert (wav_samples((folder / "take.wav").read_bytes()) == wav_samples(wav_data)).all(), (
+            kind
+        )
 
 
 @pytest.mark.parametrize(

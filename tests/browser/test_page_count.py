@@ -16,7 +16,7 @@ TIME_ENDS = "text => document.querySelector('.kk-time').innerText.endsWith(text)
 COUNT = "document.querySelector('.kk-count').innerText"
 
 
-def told(n: int, seconds: float = 10.0) -> dict:
+def estimate_answer(n: int, seconds: float = 10.0) -> dict:
     body = {"segments": [], "characters": 1000 + n, "sentences": n, "seconds": seconds}
     return {"status": 200, "content_type": "application/json", "body": json.dumps(body)}
 
@@ -35,23 +35,26 @@ def test_sentences_and_seconds_are_the_studios(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
         with p.page.expect_response(is_of_smith) as answer:
             p.page.fill("#kk-text textarea", SMITH)
-        said = answer.value.json()
-        assert said["sentences"] == 1
-        wanted = f"{len(SMITH)} 字 · 1 句 · 约 {clock(said['seconds'])}"
-        p.page.wait_for_function(f"{COUNT} === {json.dumps(wanted)}")
+        estimate = answer.value.json()
+        assert estimate["sentences"] == 1
+        expected = f"{len(SMITH)} 字 · 1 句 · 约 {clock(estimate['seconds'])}"
+        p.page.wait_for_function(f"{COUNT} === {json.dumps(expected)}")
         assert p.violations() == [] and not p.errors
 
 
 def test_one_question_when_the_typing_rests_and_none_for_what_is_known(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
-        asked = []
+        requests = []
         p.page.route(
             PATH,
-            lambda route: (asked.append(route.request.post_data_json), route.fulfill(**told(7))),
+            lambda route: (
+                requests.append(route.request.post_data_json),
+                route.fulfill(**estimate_answer(7)),
+            ),
         )
         p.page.fill("#kk-text textarea", "")
         p.page.wait_for_function(f"{COUNT} === '0 字'")
-        asked.clear()
+        requests.clear()
         p.js(
             """() => {
               for (let n = 1; n <= 40; n++) {
@@ -62,38 +65,38 @@ def test_one_question_when_the_typing_rests_and_none_for_what_is_known(chrome, s
             }"""
         )
         p.page.wait_for_function(f"{COUNT}.startsWith('1007 字 · 7 句')")
-        assert asked == [{"text": "字" * 40, "language": "auto"}]
+        assert requests == [{"text": "字" * 40, "language": "auto"}]
         p.js("() => { for (let n = 0; n < 9; n++) KK.recount(); }")
         p.page.fill("#kk-text textarea", "字" * 5000)
         p.page.wait_for_function(f"{COUNT}.includes('超出')")
         p.page.wait_for_timeout(500)
-        assert len(asked) == 1, "a text that cannot be spoken is not asked about"
+        assert len(requests) == 1, "a text that cannot be spoken is not asked about"
 
 
 def test_an_overtaken_answer_is_dropped_and_without_one_the_pages_guess_stands(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
-        held = []
-        p.page.route(PATH, lambda route: held.append(route))
+        pending = []
+        p.page.route(PATH, lambda route: pending.append(route))
         with p.page.expect_request(PATH):
             p.page.fill("#kk-text textarea", "第一句话。")
         p.page.wait_for_function(f"{COUNT}.startsWith('5 字 · 1 句')")
         with p.page.expect_request(PATH):
             p.page.fill("#kk-text textarea", "第一句话。第二句话。")
         p.page.wait_for_function(f"{COUNT}.startsWith('10 字 · 2 句')")
-        first, second = held
-        second.fulfill(**told(8))
+        first, second = pending
+        second.fulfill(**estimate_answer(8))
         p.page.wait_for_function(f"{COUNT}.startsWith('1008 字 · 8 句')")
         try:
-            first.fulfill(**told(9))
+            first.fulfill(**estimate_answer(9))
         except Exception as error:  # the page has let go of it
             assert "abort" in str(error).lower() or "cancel" in str(error).lower()
         with p.page.expect_request(PATH):
             p.page.fill("#kk-text textarea", "三。")
         p.page.wait_for_function(f"{COUNT}.startsWith('2 字 · 1 句')")
         with p.page.expect_response(PATH):
-            held[2].fulfill(status=503, body="{}")
+            pending[2].fulfill(status=503, body="{}")
         p.js("() => KK.recount()")
-        assert p.js(COUNT).startswith("2 字 · 1 句") and len(held) == 3, "it is not asked again"
+        assert p.js(COUNT).startswith("2 字 · 1 句") and len(pending) == 3, "it is not asked again"
 
 
 def test_card_bar_and_take_count_alike(chrome, studio):

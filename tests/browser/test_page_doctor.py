@@ -42,7 +42,7 @@ def with_doctor(**report) -> dict:
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_a_model_is_examined_and_its_profile_agreed_to(chrome, studio, lang):
-    none, runs, done, agree, finding, agreed = WORDS[lang]
+    none_text, runs, done, agree, finding, agreed = WORDS[lang]
     with StudioPage(chrome, studio.url, lang) as p:
         calls: list[str] = []
 
@@ -62,19 +62,19 @@ def test_a_model_is_examined_and_its_profile_agreed_to(chrome, studio, lang):
                 arg=words,
             )
 
-        says(none)
-        health.told = with_doctor(state="runs", line="A ok")
+        says(none_text)
+        health.health = with_doctor(state="runs", line="A ok")
         card.locator("[data-do=modeldoctor]").click()
         says(runs)
         assert not card.locator("[data-do=modeldoctor]").count(), "it runs already"
-        health.told = with_doctor(state="done", items=2, failed=1, profile=BEST, agreed=False)
+        health.health = with_doctor(state="done", items=2, failed=1, profile=BEST, agreed=False)
         p.js("KK.askEngine()")
         says(done)
         card.locator("[data-do=modelreport]").click()
         says(finding)
         assert not card.locator("li b b").count(), "what was found is text"
         assert p.violations() == []
-        health.told = with_doctor(state="done", items=2, failed=1, profile=BEST, agreed=True)
+        health.health = with_doctor(state="done", items=2, failed=1, profile=BEST, agreed=True)
         assert card.locator("[data-do=modelagree]").inner_text() == agree
         card.locator("[data-do=modelagree]").click()
         says(agreed)

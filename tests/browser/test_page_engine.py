@@ -41,17 +41,17 @@ class Health:
     """Stands in for GET /tts/health, so that each state comes when the test wants it."""
 
     def __init__(self, page: StudioPage, health: dict):
-        self.page, self.told, self.asked = page, health, 0
+        self.page, self.health, self.n_requests = page, health, 0
         page.page.route("**/tts/health", self._answer)
         page.js("KK.askEngine()")
         page.record_toasts()
 
     def _answer(self, route) -> None:
-        self.asked += 1
-        route.fulfill(body=json.dumps(self.told), content_type="application/json")
+        self.n_requests += 1
+        route.fulfill(body=json.dumps(self.health), content_type="application/json")
 
     def tell(self, health: dict, until: str) -> None:
-        self.told = health
+        self.health = health
         self.page.js("KK.askEngine()")
         self.page.page.wait_for_function(
             "s => document.querySelector('.kk-eng').innerText.includes(s)", arg=until
@@ -79,7 +79,7 @@ def test_takeover_is_seen_said_once_and_followed_without_a_reload(chrome, studio
         p.page.keyboard.press("Escape")
         text, voices = p.page.input_value("#kk-text textarea"), p.js("KK.voices().length")
         # nobody asks for it: while something is coming the page looks again by itself, soon
-        health.told = BIG
+        health.health = BIG
         p.page.wait_for_function(
             "document.querySelector('.kk-eng').innerText.includes('CosyVoice2 ' +"
             " KK.t('eng.ready.s').toLowerCase())",

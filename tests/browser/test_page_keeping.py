@@ -25,7 +25,7 @@ def locked():
         yield studio
 
 
-def spoken(p: StudioPage, n: int) -> None:
+def speak_takes(p: StudioPage, n: int) -> None:
     p.instruct("seconds=1")
     for k in range(n):
         p.go()
@@ -45,7 +45,7 @@ def saved(p: StudioPage, selector: str) -> tuple[str, bytes]:
 
 def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome, locked):
     with logged_in(chrome, locked, "zh") as p:
-        spoken(p, 1)
+        speak_takes(p, 1)
         p.page.wait_for_selector(".kk-storage")
         assert line(p).startswith("1 条，48 KB · 保留到你删除为止")
         assert "最多保留 3 条" not in p.page.inner_text("#kk-takes")
@@ -59,7 +59,7 @@ def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome
         p.page.wait_for_function("KK.storageInfo().days === 7")
         p.page.click("[role=tab][aria-controls=kk-tab-speak]")
         assert "保留 7 天，收藏的一直保留" in line(p)
-        spoken(p, 2)
+        speak_takes(p, 2)
         p.page.wait_for_function("KK.live.takes.data.length === 3")
         assert "已到 3 条的上限" in p.page.inner_text(".kk-storage + .kk-inline")
         assert p.violations() == [] and not p.errors
@@ -77,7 +77,7 @@ def test_how_long_takes_stay_is_said_chosen_and_the_same_in_every_browser(chrome
 
 def test_takes_come_down_in_the_format_that_was_chosen_once(chrome, studio):
     with StudioPage(chrome, studio.url, "zh") as p:
-        spoken(p, 1)
+        speak_takes(p, 1)
         p.page.wait_for_selector("#kk-format-takes")
         name, data = saved(p, ".kk-take [data-do=savetake]")
         assert name.endswith(".wav") and data[:4] == b"RIFF"

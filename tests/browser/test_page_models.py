@@ -177,8 +177,8 @@ def test_each_generation_speaks_in_every_mode_and_a_stream_ends_with_the_one_it_
         p.consent()
         takes = in_every_mode(p, "cosyvoice1", 1)
         assert {t["sample_rate"] for t in takes} == {22050}
-        spoken = {t["mode"]: t["voice"] for t in takes}
-        assert spoken["preset"].startswith("preset-")
+        voice_by_mode = {t["mode"]: t["voice"] for t in takes}
+        assert voice_by_mode["preset"].startswith("preset-")
         into(p, "preset")
         assert {"中文女", "日语男", "韩语女"} <= set(
             p.js("KK.voices().filter(v => !v.sample).map(v => v.name)")

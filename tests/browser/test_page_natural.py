@@ -44,7 +44,7 @@ PANEL = {  # state -> what the panel says of it, in either language, and what it
 
 
 @pytest.fixture(scope="module")
-def both():
+def natural_studio():
     with running(engine="builtin", natural="fast") as studio:
         yield studio
 
@@ -77,7 +77,7 @@ def test_switch_and_panel_follow_the_natural_voice(chrome, studio, lang):
         health = Health(p, {**BASIC, "natural": "", **STATES[""]})
         p.page.click(".kk-eng")
         for state, words in PANEL.items():
-            health.told = {**BASIC, "natural": state, **STATES[state]}
+            health.health = {**BASIC, "natural": state, **STATES[state]}
             p.js("KK.askEngine()")
             p.page.wait_for_function(
                 "s => KK.engine().natural === s && KK.engine().engine === 'builtin'", arg=state
@@ -101,12 +101,12 @@ def test_the_page_looks_again_until_the_natural_voice_is_decided_and_says_so_onc
     with StudioPage(chrome, studio.url, "en") as p:
         health = Health(p, {**BASIC, "natural": "starting", **STATES["starting"]})
         p.page.wait_for_function("KK.engine().natural === 'starting'", timeout=8000)
-        health.told = {**BASIC, "natural": "ready", **STATES["ready"]}
+        health.health = {**BASIC, "natural": "ready", **STATES["ready"]}
         p.page.wait_for_function("KK.engine().natural === 'ready'", timeout=8000)
         assert p.js("said") == [p.js("KK.t('eng.now.natural')")]
-        n = health.asked
+        n = health.n_requests
         p.page.wait_for_timeout(2500)
-        assert health.asked == n, "then it asks rarely again"
+        assert health.n_requests == n, "then it asks rarely again"
 
 
 def test_no_voice_is_asked_for_where_there_is_no_switch(chrome, studio):
@@ -142,7 +142,7 @@ def test_batches_follow_a_switch_of_their_own_and_lines_may_differ(chrome, studi
         p.page.select_option("#kk-batchspeaks", "natural")
         p.page.click("#kk-batchgo")
         p.page.wait_for_function("document.querySelector('#kk-batchsay').textContent === 'no'")
-        health.told = {**BASIC, "natural": "", **STATES[""]}
+        health.health = {**BASIC, "natural": "", **STATES[""]}
         p.js("KK.askEngine()")
         p.page.wait_for_function("!document.documentElement.hasAttribute('data-natural')")
         assert not shown(p, "#kk-batchspeaks")
@@ -178,8 +178,8 @@ def test_starters_are_heard_as_the_usual_voice_speaks_with_them(chrome, studio):
 
 # ---- with the natural voice itself ---------------------------------------------------------------
 @needs_weights
-def test_natural_is_the_default_a_choice_is_kept_and_takes_say_which_spoke(chrome, both):
-    with StudioPage(chrome, both.url, "zh") as p:
+def test_natural_is_the_default_a_choice_is_kept_and_takes_say_which_spoke(chrome, natural_studio):
+    with StudioPage(chrome, natural_studio.url, "zh") as p:
         p.page.wait_for_selector(SWITCH)
         assert chosen(p) == "auto"
         write(p, "你好。")
@@ -214,9 +214,9 @@ def test_natural_is_the_default_a_choice_is_kept_and_takes_say_which_spoke(chrom
 @needs_weights
 @pytest.mark.parametrize(("lang", "dialect"), [("zh", "方言"), ("en", "dialects")])
 def test_a_dialect_and_another_language_are_spoken_by_instant_and_the_take_says_why(
-    chrome, both, lang, dialect
+    chrome, natural_studio, lang, dialect
 ):
-    with StudioPage(chrome, both.url, lang) as p:
+    with StudioPage(chrome, natural_studio.url, lang) as p:
         p.page.wait_for_selector(SWITCH)
         choose(p, "natural")
         write(p, "你好。")
@@ -254,8 +254,8 @@ def test_while_it_loads_the_first_click_speaks_at_once_and_the_take_says_why(chr
 
 @needs_weights
 @pytest.mark.parametrize("size", ["wide", "phone"])
-def test_nothing_moves_much_when_the_page_opens_with_the_switch(chrome, both, size):
-    with StudioPage(chrome, both.url, "zh", size=size, is_first=True) as p:
+def test_nothing_moves_much_when_the_page_opens_with_the_switch(chrome, natural_studio, size):
+    with StudioPage(chrome, natural_studio.url, "zh", size=size, is_first=True) as p:
         p.page.wait_for_selector(SWITCH)
         assert sum(s["v"] for s in p.js("shifts")) <= 0.1, p.js("shifts")
         assert p.violations() == []

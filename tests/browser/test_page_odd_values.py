@@ -27,10 +27,10 @@ KEYS = (
 )  # fmt: skip
 
 
-def remembers(**what: str) -> str:
+def remembers(**preferences: str) -> str:
     return (
-        f"for (const [k, v] of Object.entries({json.dumps(what)})) localStorage.setItem('kk.' +"
-        " k, v);"
+        f"for (const [k, v] of Object.entries({json.dumps(preferences)}))"
+        " localStorage.setItem('kk.' + k, v);"
     )
 
 

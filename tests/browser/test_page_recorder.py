@@ -32,14 +32,17 @@ CLOCK = """{
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory):
     """Two seconds of a voice, then nothing: into this microphone nobody says enough at a time."""
-    recording, spoken = io.BytesIO(clip(2.0, 48000)), tmp_path_factory.mktemp("mic") / "voice.wav"
-    with wave.open(recording) as r, wave.open(str(spoken), "wb") as w:
+    recording, voice_file = (
+        io.BytesIO(clip(2.0, 48000)),
+        tmp_path_factory.mktemp("mic") / "voice.wav",
+    )
+    with wave.open(recording) as r, wave.open(str(voice_file), "wb") as w:
         w.setparams(r.getparams())
         w.writeframes(r.readframes(r.getnframes()) + bytes(48000 * 2 * 20))
     with browser(
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
-        f"--use-file-for-fake-audio-capture={spoken}%noloop",
+        f"--use-file-for-fake-audio-capture={voice_file}%noloop",
     ) as b:
         yield b
 
@@ -192,9 +195,11 @@ def test_the_end_comes_after_three_seconds_and_a_short_take_goes_on(page):
         "the clip stays while more is recorded"
     )
     second = ended(p, first["id"])
-    one, both = samples(p, first), samples(p, second)
+    first_samples, second_samples = samples(p, first), samples(p, second)
     assert second["report"]["duration_s"] > first["report"]["duration_s"] + 2.9
-    assert np.array_equal(both[: len(one) - 2000], one[:-2000]), "what was said before comes first"
+    assert np.array_equal(second_samples[: len(first_samples) - 2000], first_samples[:-2000]), (
+        "what was said before comes first"
+    )
     assert "too_short" not in [w["code"] for w in second["report"]["warnings"]]
 
 

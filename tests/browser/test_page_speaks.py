@@ -39,15 +39,15 @@ def test_first_click_of_a_first_visit_speaks_and_the_take_is_the_sound(chrome, s
             "() => Math.abs(KK.live.takes.data[0].first_sound_ms - KK.player.meter.first) <= 1"
         )
         take = p.takes()[0]
-        got = p.context.request.get(f"{studio.url}/tts/result/{take['id']}.wav").body()
-        with wave.open(io.BytesIO(got)) as w:
+        response = p.context.request.get(f"{studio.url}/tts/result/{take['id']}.wav").body()
+        with wave.open(io.BytesIO(response)) as w:
             assert (w.getframerate(), w.getnframes()) == (take["sample_rate"], take["n_samples"])
         assert p.js("Math.round(KK.player.peaks.length / 100)") == round(
             take["n_samples"] / take["sample_rate"]
         )
         with p.page.expect_download() as down:
             p.page.click(".kk-take a[download]")
-        assert down.value.path().read_bytes() == got
+        assert down.value.path().read_bytes() == response
         assert p.js("KK.player.meter.first") > 0 and take["first_sound_ms"] == pytest.approx(
             p.js("KK.player.meter.first"), abs=1
         )
@@ -252,8 +252,8 @@ def test_a_take_comes_alone_and_a_press_brings_nothing_but_itself(chrome, studio
         newest, *others = p.wait_takes(4)
         p.page.wait_for_function("() => KK.live.takes.data[0].first_sound_ms != null")
         assert p.js("sent") == [1] and len({newest["id"], *(k["id"] for k in others)}) == 4
-        asked = []
-        p.page.on("request", lambda r: asked.append((r.method, r.url.partition("/takes/")[2])))
+        requests = []
+        p.page.on("request", lambda r: requests.append((r.method, r.url.partition("/takes/")[2])))
         # without waiting for one before the next
         p.js(
             "id => ['star', 'star', 'star', 'droptake'].forEach(what =>"
@@ -264,7 +264,7 @@ def test_a_take_comes_alone_and_a_press_brings_nothing_but_itself(chrome, studio
         p.page.click("#kk-toast button")
         p.wait_takes(4)
         path = others[0]["id"]
-        assert asked == [
+        assert requests == [
             *[("PATCH", path)] * 3,
             ("DELETE", path),
             ("POST", path + "/restore"),

@@ -46,17 +46,17 @@ def test_what_does_not_apply_is_off_with_its_reason_and_not_sent(chrome, studio,
         p.page.click("#kk-style [data-v=sichuan]")
         p.page.click("#kk-style [data-v=happy]")
         says(p, "style.opt")
-        both = p.js(REQUEST)["instructions"]
+        instructions = p.js(REQUEST)["instructions"]
         # the text: a dialect changes nothing of an English one; the emotion still counts
         p.page.fill("#kk-text textarea", "Hello there.")
         says(p, "style.no.dialect")
         assert {"sichuan", "yue"} <= set(off(p)) and "happy" not in off(p)
         sent = p.js(REQUEST)["instructions"]
-        assert sent and sent != both and sent == p.js("KK.field('kk-instruct').value")
+        assert sent and sent != instructions and sent == p.js("KK.field('kk-instruct').value")
         assert p.violations() == []
         p.page.fill("#kk-text textarea", "你好。")
         says(p, "style.opt")
-        assert p.js(REQUEST)["instructions"] == both, "it is chosen still"
+        assert p.js(REQUEST)["instructions"] == instructions, "it is chosen still"
         # a mode that follows none
         into(p, "cross_lingual")
         says(p, "style.rests")
@@ -69,7 +69,7 @@ def test_what_does_not_apply_is_off_with_its_reason_and_not_sent(chrome, studio,
         assert p.js(f"[{field}.readOnly, {field}.ariaDisabled, {field}.value]") == [
             True,
             "true",
-            both,
+            instructions,
         ]
         p.js("document.querySelector('#kk-style [data-v=calm]').click()")
         assert p.js(
@@ -81,7 +81,7 @@ def test_what_does_not_apply_is_off_with_its_reason_and_not_sent(chrome, studio,
         assert p.violations() == []
         p.page.click("[data-do=usestyle]")
         says(p, "style.opt")
-        assert p.js(REQUEST)["instructions"] == both and not p.js(f"{field}.readOnly")
+        assert p.js(REQUEST)["instructions"] == instructions and not p.js(f"{field}.readOnly")
         # an engine that follows none
         health.tell({**BIG, "modes": ["zero_shot", "cross_lingual"]}, "CosyVoice2")
         says(p, "style.no.engine")

@@ -23,7 +23,7 @@ ROWS = """() =>
 OPEN = "document.querySelector('#kk-figures').matches(':popover-open')"
 
 
-def spoken(p: StudioPage, instruction: str = "seconds=1") -> None:
+def speak(p: StudioPage, instruction: str = "seconds=1") -> None:
     p.instruct(instruction)
     p.go()
     p.until("done")
@@ -41,7 +41,7 @@ def wait_rows(p: StudioPage) -> dict[str, list[str]]:
 def test_with_a_mouse(chrome, studio, lang, text, encode, total):
     with StudioPage(chrome, studio.url, lang, init=PATIENT) as p:  # the socket is one of the stages
         assert p.page.get_attribute(".kk-meter > div", "title"), "a figure keeps its title"
-        spoken(p)
+        speak(p)
         requests = [r for r in p.requests if r.endswith(".json") and "/tts/result/" in r]
         assert requests == [], "on demand only"
         p.page.click(".kk-meter dd >> nth=0")
@@ -125,7 +125,7 @@ def test_with_the_keyboard_and_while_it_speaks(chrome, studio, lang):
 
 def test_the_language_changes_under_an_open_panel(chrome, studio):
     with StudioPage(chrome, studio.url, "zh", size="phone") as p:
-        spoken(p)
+        speak(p)
         p.page.tap(".kk-figs")
         assert "编码" in wait_rows(p)
         p.js("KK.setLang('en')")

@@ -53,10 +53,10 @@ def test_the_pill_says_at_once_that_the_engine_died_what_follows_and_that_it_is_
         os.kill(studio.state()["engine_pid"], signal.SIGKILL)
         shows(p, "eng.restarting", "warn", e="fake")
         p.page.click(".kk-eng")
-        for lang, what in (("en", "fake is restarting"), ("zh", "fake 正在重启")):
+        for lang, text in (("en", "fake is restarting"), ("zh", "fake 正在重启")):
             p.js("l => KK.setLang(l)", lang)
             panel = p.page.inner_text("#kk-engpop")
-            assert what in panel and p.js("KK.t('eng.d.restarting')") in panel
+            assert text in panel and p.js("KK.t('eng.d.restarting')") in panel
         assert p.violations() == []
         p.page.keyboard.press("Escape")
         open_gate(gate)

@@ -67,10 +67,10 @@ def rows(p: StudioPage) -> list[str]:
     return [" ".join(s.split()) for s in p.page.locator(".kk-word").all_inner_texts()]
 
 
-def spoken(p: StudioPage, written: str) -> list[str]:
+def speak_text(p: StudioPage, text: str) -> list[str]:
     """The sentences that the studio began to speak."""
     p.page.click("[role=tab][aria-controls=kk-tab-speak]")
-    p.page.fill("#kk-text textarea", written)
+    p.page.fill("#kk-text textarea", text)
     n = p.js("begun.length")
     p.go()
     p.page.wait_for_function("n => begun.length === n + 1", arg=n)
@@ -89,7 +89,7 @@ def test_a_term_is_added_and_spoken_then_changed_and_deleted(chrome, lone, lang,
             and everywhere in rows(p)[0]
             and rows(p)[1].startswith("重庆 → 崇庆")
         )
-        assert spoken(p, "重庆的GPU，GPUs。") == ["崇庆的G P U，GPUs。"]
+        assert speak_text(p, "重庆的GPU，GPUs。") == ["崇庆的G P U，GPUs。"]
         p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.click(".kk-word:first-child [data-do=wordedit]")
         assert (
@@ -100,7 +100,7 @@ def test_a_term_is_added_and_spoken_then_changed_and_deleted(chrome, lone, lang,
         p.page.fill("#kk-word-term", "GPUs")
         p.page.keyboard.press("Enter")
         p.page.wait_for_function("document.querySelector('.kk-wordterm').textContent === 'GPUs'")
-        assert spoken(p, "重庆的GPU，GPUs。") == ["崇庆的GPU，jee。"]
+        assert speak_text(p, "重庆的GPU，GPUs。") == ["崇庆的GPU，jee。"]
         p.page.click("[role=tab][aria-controls=kk-tab-settings]")
         p.page.click(".kk-word:first-child [data-do=worddrop]")
         p.page.wait_for_function("document.querySelectorAll('.kk-word').length === 1")

@@ -115,16 +115,16 @@ def test_a_burst_is_held_by_credit(chrome, studio):
     p.page.wait_for_function(
         "rate => KK.player.peaks.length / 100 - KK.player.counters.played / rate > 13", arg=RATE
     )
-    got, before = p.js("KK.player.peaks.length / 100"), -1.0
-    while got != before:  # until no more comes
+    actual, before = p.js("KK.player.peaks.length / 100"), -1.0
+    while actual != before:  # until no more comes
         time.sleep(0.5)
-        got, before = p.js("KK.player.peaks.length / 100"), got
-    ahead = got - p.counters["played"] / RATE
+        actual, before = p.js("KK.player.peaks.length / 100"), actual
+    ahead = actual - p.counters["played"] / RATE
     assert 13 < ahead <= 15.5
     time.sleep(0.5)
-    assert p.js("KK.player.peaks.length / 100") == got
+    assert p.js("KK.player.peaks.length / 100") == actual
     p.js("KK.player.output.ctx.resume()")
-    p.page.wait_for_function("n => KK.player.peaks.length / 100 > n", arg=got)
+    p.page.wait_for_function("n => KK.player.peaks.length / 100 > n", arg=actual)
     p.js("KK.player.stop()")
     wait_until(lambda: is_quiet(studio))
     context.close()

@@ -15,13 +15,13 @@ KEPT = (
 
 
 def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
-    visits, written = (
+    visits, text_of_store = (
         Visits(chrome),
         "localStorage['kk.text']",
     )  # a while after the first words came
     with StudioPage(visits, studio.url, "en") as p:
-        p.page.wait_for_function(written)
-        fresh, me, mine = (
+        p.page.wait_for_function(text_of_store)
+        fresh, me, cookies = (
             p.js(KEPT),
             p.context,
             {c["name"]: c["value"] for c in p.context.cookies()},
@@ -40,12 +40,12 @@ def test_a_visit_finds_nothing_of_the_one_before(chrome, studio):
             }"""
         )
         p.page.route("**/*", lambda r: r.continue_())
-        assert mine and p.js(KEPT) != fresh
+        assert cookies and p.js(KEPT) != fresh
     with StudioPage(visits, studio.url, "en") as p:
-        p.page.wait_for_function(written)
+        p.page.wait_for_function(text_of_store)
         assert p.context is me and p.js(KEPT) == fresh
         now = {c["name"]: c["value"] for c in p.context.cookies()}
-        assert now.keys() == mine.keys() and not set(now.values()) & set(mine.values()), (
+        assert now.keys() == cookies.keys() and not set(now.values()) & set(cookies.values()), (
             "another visitor"
         )
     me.close()

@@ -95,7 +95,7 @@ def zipped(rows: list[tuple[str, bytes | None]]) -> bytes:
 
 class Fire:
     def __init__(self, n_samples: int = 400):
-        self.asked: Counter[str] = Counter()
+        self.n_asked: Counter[str] = Counter()
         self.now = self.most = self.connections = self.n_samples = 0
         self.n_samples, self.bodies, self.keys, self.slow_s = n_samples, [], [], 0.0
         self.on_ask = lambda: None
@@ -129,27 +129,27 @@ class Fire:
         params = json.loads(body) if body.startswith(b"{") else {}
         self.bodies.append(params)
         asks = params.get("requests") or [params]
-        whats = [self._what(a.get("input", "")) for a in asks]
+        behaviours = [self._behaviour_of(a.get("input", "")) for a in asks]
         self.on_ask()
         if self.slow_s:
             await asyncio.sleep(self.slow_s)
         if path.endswith("/batch"):
-            return await self._batch(asks, whats, writer)
-        await self._single(asks[0], whats[0], writer)
+            return await self._batch(asks, behaviours, writer)
+        await self._single(asks[0], behaviours[0], writer)
 
-    def _what(self, text: str) -> str:
+    def _behaviour_of(self, text: str) -> str:
         words = []
         for w in text.split():
             if w not in WORDS:
                 break
             words.append(w)
-        self.asked[text] += 1
-        return (words or ["ok"])[min(self.asked[text], max(1, len(words))) - 1]
+        self.n_asked[text] += 1
+        return (words or ["ok"])[min(self.n_asked[text], max(1, len(words))) - 1]
 
     # ---- answers ---------------------------------------------------------------------------------
-    async def _single(self, ask: dict, what: str, writer) -> None:
+    async def _single(self, ask: dict, behaviour: str, writer) -> None:
         seed = (
-            ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.asked[ask["input"]]
+            ask.get("seed", -1) if ask.get("seed", -1) >= 0 else self.n_asked[ask["input"]]
         )  # another one each time when none is asked for
         pcm = pcm_of(ask.get("input", ""), seed, self.n_samples)
         data, paced, headers = (
@@ -157,54 +157,54 @@ class Fire:
             ask.get("stream", False),
             {"X-Seed": str(seed), "X-Engine": "fire"},
         )
-        if what == "chunk" or (what == "ok" and paced):
+        if behaviour == "chunk" or (behaviour == "ok" and paced):
             out = _head(200, {"Transfer-Encoding": "chunked", **headers})
             data = wav(pcm, None)
             parts = [data[i : i + 333] for i in range(0, len(data), 333)]
-            for part in parts if what == "ok" else parts[:2]:
+            for part in parts if behaviour == "ok" else parts[:2]:
                 out += b"%x\r\n%s\r\n" % (len(part), part)
-            writer.write(out + (b"0\r\n\r\n" if what == "ok" else b""))
+            writer.write(out + (b"0\r\n\r\n" if behaviour == "ok" else b""))
             await writer.drain()
-            return None if what == "ok" else writer.close()
-        if what == "ok":
+            return None if behaviour == "ok" else writer.close()
+        if behaviour == "ok":
             return await _send(writer, 200, data, headers)
-        if what == "half":
+        if behaviour == "half":
             writer.write(
                 _head(200, {"Content-Length": str(len(data)), **headers}) + data[: len(data) // 2]
             )
             await writer.drain()
             return writer.close()
-        if what == "short":
+        if behaviour == "short":
             return await _send(writer, 200, wav(pcm[:100], len(pcm)), headers)
-        if what == "old":  # HTTP/1.0, endless header, ends by closing: whole or not, who knows
+        if behaviour == "old":  # HTTP/1.0, endless header, ends by closing: whole or not, who knows
             writer.write(b"HTTP/1.0 200 OK\r\nX-Engine: fire\r\n\r\n" + wav(pcm[:300], None))
             await writer.drain()
             return writer.close()
-        if what == "odd":
+        if behaviour == "odd":
             return await _send(writer, 200, wav(pcm + b"x", None), headers)
-        return await self._wrong(what, writer)
+        return await self._wrong(behaviour, writer)
 
-    async def _wrong(self, what: str, writer) -> None:
-        if what == "reset":
+    async def _wrong(self, behaviour: str, writer) -> None:
+        if behaviour == "reset":
             writer.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
             )
             return writer.transport.abort()
-        if what == "close":
+        if behaviour == "close":
             return writer.close()
-        if what == "stall":
+        if behaviour == "stall":
             writer.write(_head(200, {"Content-Length": "5000"}) + b"RIFF")
             await writer.drain()
             return await asyncio.sleep(3600)
-        if what == "noise":
+        if behaviour == "noise":
             writer.write(b"\x16\x03\x01 not http at all\r\n\r\n")
             await writer.drain()
             return writer.close()
-        if what == "page":
+        if behaviour == "page":
             return await _send(writer, 200, b"<!doctype html><title>proxy</title>" * 4)
-        if what == "empty":
+        if behaviour == "empty":
             return await _send(writer, 200, b"")
-        if what == "moved":
+        if behaviour == "moved":
             return await _send(writer, 303, b"", {"Location": "/login"})
         status, more = {
             "busy": (429, {"Retry-After": "1"}),
@@ -213,18 +213,18 @@ class Fire:
             "bad": (422, {}),
             "login": (401, {}),
             "away": (503, {"Retry-After": "0"}),
-        }[what]
+        }[behaviour]
         code = {
             "busy": "rate_limited",
             "full": "too_many_streams",
             "bad": "bad_field",
             "login": "login_needed",
-        }.get(what, "fault")
+        }.get(behaviour, "fault")
         return await _send(
             writer,
             status,
             json.dumps(
-                {"error": {"message": f"no: {what}", "type": "x", "param": None, "code": code}}
+                {"error": {"message": f"no: {behaviour}", "type": "x", "param": None, "code": code}}
             ).encode(),
             more,
         )
@@ -295,10 +295,10 @@ def burning(**kw):
         server.close()
         for writer in list(fire._writers):
             writer.transport.abort()
-        mine = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-        for task in mine:
+        own_tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+        for task in own_tasks:
             task.cancel()
-        await asyncio.gather(*mine, return_exceptions=True)
+        await asyncio.gather(*own_tasks, return_exceptions=True)
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()

@@ -95,7 +95,7 @@ def test_every_line_is_delivered_once_or_reported(fire, size):
     )
     assert all(
         r.attempts == 4 for text, r in zip(lines, ends) if text.startswith("half line")
-    ) and fire.connections < sum(fire.asked.values())
+    ) and fire.connections < sum(fire.n_asked.values())
 
 
 def test_the_usual_pattern_fails_the_same_questions(fire):
@@ -117,10 +117,10 @@ def test_the_usual_pattern_fails_the_same_questions(fire):
                 queue.put_nowait(None)
             await asyncio.gather(*(worker() for _ in range(4)))
 
-    mixed, got = ["ok a", "ok b", "error c", *(f"ok line {i}" for i in range(30))], []
+    mixed, outputs = ["ok a", "ok b", "error c", *(f"ok line {i}" for i in range(30))], []
     with pytest.raises(httpx.HTTPStatusError):
-        asyncio.run(naive(mixed, got))
-    assert len(got) < len(mixed) - 1, "one bad line took others with it"
+        asyncio.run(naive(mixed, outputs))
+    assert len(outputs) < len(mixed) - 1, "one bad line took others with it"
     real = fire._answer
 
     async def slower(path, body, writer):
@@ -128,10 +128,10 @@ def test_the_usual_pattern_fails_the_same_questions(fire):
         await real(path, body, writer)
 
     fire._answer = slower
-    lines, got = ["ok first", *(f"ok line {i}" for i in range(20))], []
-    asyncio.run(naive(lines, got))
+    lines, outputs = ["ok first", *(f"ok line {i}" for i in range(20))], []
+    asyncio.run(naive(lines, outputs))
     with pytest.raises(AssertionError):
-        check(lines, got)
+        check(lines, outputs)
 
 
 def test_one_bad_line_of_a_batch_costs_only_itself(fire):
@@ -143,7 +143,7 @@ def test_one_bad_line_of_a_batch_costs_only_itself(fire):
 
     ends = asyncio.run(run())
     assert [type(r.error) for r in ends] == [type(None)] * 5 + [BadInput] + [type(None)] * 2
-    assert fire.asked["bad 5"] == 2  # with the others, and by itself
+    assert fire.n_asked["bad 5"] == 2  # with the others, and by itself
 
 
 def test_half_a_zip_gives_what_was_whole_and_asks_for_the_rest_only(fire):
@@ -153,7 +153,7 @@ def test_half_a_zip_gives_what_was_whole_and_asks_for_the_rest_only(fire):
 
     ends = asyncio.run(run())
     assert all(r.sound.pcm == pcm_of(r.line.ask.text, r.seed) for r in ends)
-    assert [fire.asked[r.line.ask.text] for r in ends] == [1, 1, 2, 2, 2, 2] and [
+    assert [fire.n_asked[r.line.ask.text] for r in ends] == [1, 1, 2, 2, 2, 2] and [
         len(b["requests"]) for b in fire.bodies
     ] == [6, 4]
 
@@ -167,7 +167,7 @@ def test_a_batch_line_that_the_studio_gave_up_is_not_asked_for_again(fire):
     assert (
         isinstance(ends[1].error, EngineFault)
         and ends[1].error.en == "poison"
-        and fire.asked["poison b"] == 1
+        and fire.n_asked["poison b"] == 1
         and ends[0].sound
         and ends[2].sound
     )
@@ -230,7 +230,7 @@ def test_what_was_asked_for_all_is_heeded_by_all(fire):
             client._bucket.take = lambda: order.append(real()) or order[-1]
             return await all_of(client, ["busy ok a", *(f"ok {i}" for i in range(40))])
 
-    assert all(r.sound for r in asyncio.run(run())) and fire.asked["busy ok a"] == 2
+    assert all(r.sound for r in asyncio.run(run())) and fire.n_asked["busy ok a"] == 2
     assert sum(wait_s > 0.5 for wait_s in order) == 1, (
         "the one hand that was free waits; the other is the one that was told"
     )
@@ -280,11 +280,11 @@ def test_an_error_of_the_input_comes_in_its_turn_and_leaving_early_stops_everyth
             await asyncio.sleep(0)
             return i
 
-        got = []
+        results = []
         with pytest.raises(BadInput):
             async for item, _ in ordered(items(), work, 2, 8):
-                got.append(item)
-        assert got == [0, 1, 2, 3, 4]
+                results.append(item)
+        assert results == [0, 1, 2, 3, 4]
         answers = ordered(range(1000), work, 2, 8)
         await anext(answers)
         await answers.aclose()
@@ -358,11 +358,11 @@ def test_memory_is_flat_at_forty_thousand_lines():
 @pytest.mark.parametrize("step", [1, 7, 100, 100_000])
 def test_a_zip_is_read_whatever_the_pieces(step):
     data = zipped([("a", wav(pcm_of("a", 1))), ("b", None), ("c", wav(pcm_of("c", 1)))])
-    reader, got = ZipReader(), []
+    reader, results = ZipReader(), []
     for i in range(0, len(data), step):
-        got += reader.feed(data[i : i + step])
+        results += reader.feed(data[i : i + step])
     reader.end()
-    assert got == [
+    assert results == [
         (n, zipfile.ZipFile(io.BytesIO(data)).read(n))
         for n in ("0001_x.wav", "0003_x.wav", "manifest.json")
     ]
@@ -385,11 +385,11 @@ def test_a_zip_that_is_cut_or_changed_anywhere_is_never_taken_for_whole():
     for at in range(0, len(data), 3):
         reader, damaged = ZipReader(), data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]
         try:
-            got = reader.feed(damaged)
+            actual = reader.feed(damaged)
             reader.end()
         except Broken:
             continue
-        assert [d for _, d in got] == [d for _, d in whole], f"byte {at}"
+        assert [d for _, d in actual] == [d for _, d in whole], f"byte {at}"
 
 
 def _ends(data: bytes) -> list[int]:
@@ -399,7 +399,7 @@ def _ends(data: bytes) -> list[int]:
 
 def test_lines_may_come_in_every_shape(fire):
     async def source():
-        for thing in (
+        for row in (
             "ok a",
             {"input": "ok b", "voice": "w", "seed": "7"},
             SpeechParams("ok c", "x"),
@@ -408,7 +408,7 @@ def test_lines_may_come_in_every_shape(fire):
             7,
             {"text": "ok f", "speed": "fast"},
         ):
-            yield thing
+            yield row
 
     async def run():
         async with AsyncBatchClient(fire.url, retry=QUICK, batch=1) as client:

@@ -89,7 +89,7 @@ def test_every_way_of_breaking_ends_with_the_whole_sound(fire, tts, words):
     assert (
         sound.pcm == pcm_of(text, 3)
         and sound.rate == 24000
-        and fire.asked[text] == len(words.split())
+        and fire.n_asked[text] == len(words.split())
     )
     first = []
     second = tts.synthesize(f"{text} too", "v", on_first_audio=first.append)
@@ -113,7 +113,7 @@ def test_a_stream_that_breaks_goes_on_where_it_was(fire, tts, seed):
     assert (
         b"".join(pieces) == pcm_of(text, stream.seed)
         and stream.rate == 24000
-        and fire.asked[text] == 3
+        and fire.n_asked[text] == 3
     )
     assert all(piece and len(piece) % 2 == 0 for piece in pieces)
 
@@ -123,16 +123,16 @@ def test_a_stream_that_comes_back_as_another_sound_is_not_glued_on(fire, tts, mo
 
     real = server.pcm_of
     monkeypatch.setattr(
-        server, "pcm_of", lambda text, seed, n=400: real(f"{text} {fire.asked[text]}", seed, n)
+        server, "pcm_of", lambda text, seed, n=400: real(f"{text} {fire.n_asked[text]}", seed, n)
     )
     chunks = []
     with pytest.raises(Changed):
         chunks.extend(tts.stream("chunk ok unstable", "v", seed=1))
-    assert chunks and fire.asked["chunk ok unstable"] == 2
+    assert chunks and fire.n_asked["chunk ok unstable"] == 2
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "tries"),
+    ("behaviour", "kind", "tries"),
     [
         ("bad", BadInput, 1),
         ("login", LoginNeeded, 1),
@@ -142,10 +142,10 @@ def test_a_stream_that_comes_back_as_another_sound_is_not_glued_on(fire, tts, mo
         ("stall", Unreachable, 4),
     ],
 )
-def test_what_does_not_pass_is_a_named_error(fire, tts, what, kind, tries):
+def test_what_does_not_pass_is_a_named_error(fire, tts, behaviour, kind, tries):
     with pytest.raises(kind) as caught:
-        tts.synthesize(f"{what} x", "v")
-    assert fire.asked[f"{what} x"] == tries and caught.value.en and caught.value.zh
+        tts.synthesize(f"{behaviour} x", "v")
+    assert fire.n_asked[f"{behaviour} x"] == tries and caught.value.en and caught.value.zh
 
 
 def test_retry_after_is_kept(fire, tts, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_voice_is_not_made_twice(fire, tts, tmp_path):
     """An upload whose answer is lost may have been done."""
     clip = tmp_path / "a.wav"
     clip.write_bytes(b"RIFF")
-    fire._what = lambda text: "half"
+    fire._behaviour_of = lambda text: "half"
     with pytest.raises(KaikouError):
         tts.clone(clip, "Lin Wan", consent="me")
     assert len(fire.bodies) == 1

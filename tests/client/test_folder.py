@@ -32,7 +32,7 @@ def fire():
         yield fire
 
 
-def made(fire, lines, folder, size: int = 1, **kw):
+def run_folder(fire, lines, folder, size: int = 1, **kw):
     async def run():
         async with AsyncBatchClient(
             fire.url, in_flight=4, batch=size, retry=QUICK, timeout_s=0.5
@@ -68,7 +68,9 @@ def test_a_folder_holds_every_line_and_says_which_failed(fire, tmp_path, size):
         ["ok a", "half ok 你好，世界", "bad c", "ok a", "reset ok d/../e", "short ok f"],
         [],
     )
-    report = made(fire, lines, tmp_path / "out", size, on_result=lambda r: order.append(r.line.n))
+    report = run_folder(
+        fire, lines, tmp_path / "out", size, on_result=lambda r: order.append(r.line.n)
+    )
     check(tmp_path / "out", lines)
     assert (report.done, report.failed, report.kept, report.total) == (5, 1, 0, 6) and order == [
         1,
@@ -88,13 +90,13 @@ def test_a_folder_holds_every_line_and_says_which_failed(fire, tmp_path, size):
 
 def test_only_what_changed_is_made_again(fire, tmp_path):
     lines = [f"ok line {i}" for i in range(8)]
-    made(fire, lines, tmp_path)
+    run_folder(fire, lines, tmp_path)
     first = {r["text"]: r["seed"] for r in manifest(tmp_path)}
-    fire.asked.clear()
-    assert made(fire, lines, tmp_path).kept == 8 and not fire.asked
+    fire.n_asked.clear()
+    assert run_folder(fire, lines, tmp_path).kept == 8 and not fire.n_asked
     moved = ["ok new", *lines[:3], "ok line 3 in other words", *lines[4:]]
-    report = made(fire, moved, tmp_path)
-    assert set(fire.asked) == {"ok new", "ok line 3 in other words"} and report.kept == 7
+    report = run_folder(fire, moved, tmp_path)
+    assert set(fire.n_asked) == {"ok new", "ok line 3 in other words"} and report.kept == 7
     rows = manifest(tmp_path)
     (
         tmp_path
@@ -108,14 +110,14 @@ def test_only_what_changed_is_made_again(fire, tmp_path):
     assert all(first[r["text"]] == r["seed"] for r in rows if r["text"] in first) and [
         int(r["file"][:6]) for r in rows
     ] == list(range(1, 10))
-    fire.asked.clear()
-    made(fire, moved, tmp_path, speed=1.5)
-    assert len(fire.asked) == 9, "another speed is another sound"
+    fire.n_asked.clear()
+    run_folder(fire, moved, tmp_path, speed=1.5)
+    assert len(fire.n_asked) == 9, "another speed is another sound"
 
 
 def test_what_was_taken_away_or_damaged_is_made_again(fire, tmp_path):
     lines = [f"ok line {i}" for i in range(6)]
-    made(fire, lines, tmp_path)
+    run_folder(fire, lines, tmp_path)
     files = [tmp_path / r["file"] for r in manifest(tmp_path)]
     files[1].unlink()
     files[2].write_bytes(files[2].read_bytes()[:-100])
@@ -124,26 +126,26 @@ def test_what_was_taken_away_or_damaged_is_made_again(fire, tmp_path):
     )
     marks[3] = b"not a mark\n"
     (tmp_path / MARKS).write_bytes(b"".join(marks)[:-9])  # and the last one is torn
-    fire.asked.clear()
-    made(fire, lines, tmp_path)
-    assert fire.asked == {lines[i]: 1 for i in (1, 2, 3, 5)}
+    fire.n_asked.clear()
+    run_folder(fire, lines, tmp_path)
+    assert fire.n_asked == {lines[i]: 1 for i in (1, 2, 3, 5)}
     check(tmp_path, lines)
-    fire.asked.clear()
-    assert made(fire, lines, tmp_path).kept == 6 and not fire.asked
+    fire.n_asked.clear()
+    assert run_folder(fire, lines, tmp_path).kept == 6 and not fire.n_asked
 
 
 def test_a_torn_mark_does_not_swallow_the_next(fire, tmp_path):
-    made(fire, ["ok a"], tmp_path)
+    run_folder(fire, ["ok a"], tmp_path)
     (tmp_path / MARKS).write_bytes((tmp_path / MARKS).read_bytes()[:-9])
-    made(fire, ["ok b", "ok a"], tmp_path)
-    fire.asked.clear()
-    assert made(fire, ["ok b", "ok a"], tmp_path).kept == 2 and not fire.asked
+    run_folder(fire, ["ok b", "ok a"], tmp_path)
+    fire.n_asked.clear()
+    assert run_folder(fire, ["ok b", "ok a"], tmp_path).kept == 2 and not fire.n_asked
 
 
 def test_failed_lines_are_tried_again_by_the_next_run(fire, tmp_path):
     lines = ["ok a", "error error error ok b"]
-    assert made(fire, lines, tmp_path).failed == 1
-    report = made(fire, lines, tmp_path)
+    assert run_folder(fire, lines, tmp_path).failed == 1
+    report = run_folder(fire, lines, tmp_path)
     assert (report.failed, report.kept) == (0, 1)
     check(tmp_path, lines)
 
@@ -158,11 +160,11 @@ def test_two_clients_do_not_share_a_folder(fire, tmp_path):
             go_on.wait(5)
 
     go_on = threading.Event()
-    first = threading.Thread(target=lambda: reports.append(made(fire, slow(), tmp_path)))
+    first = threading.Thread(target=lambda: reports.append(run_folder(fire, slow(), tmp_path)))
     first.start()
     entered.wait(5)
     with pytest.raises(NotAllowed):
-        made(fire, ["ok other"], tmp_path)
+        run_folder(fire, ["ok other"], tmp_path)
     go_on.set()
     first.join(10)
     assert reports[0].done == 3
@@ -186,10 +188,10 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_is_continued(
     monkeypatch.setattr(os, "fsync", full)
     lines = [f"ok {i}" for i in range(30)]
     with pytest.raises(StorageFull):
-        made(fire, lines, tmp_path)
-    assert len(fire.asked) < 20, "the next line would fare no better"
+        run_folder(fire, lines, tmp_path)
+    assert len(fire.n_asked) < 20, "the next line would fare no better"
     monkeypatch.undo()
-    assert made(fire, lines, tmp_path).done == 30
+    assert run_folder(fire, lines, tmp_path).done == 30
     check(tmp_path, lines)
 
 
@@ -225,10 +227,10 @@ def test_killed_in_the_middle_and_continued(fire, tmp_path, size):
             if kill
             else set()
         )
-        before, enough = dict(fire.asked), threading.Event()
-        target = sum(fire.asked.values()) + 25
+        before, enough = dict(fire.n_asked), threading.Event()
+        target = sum(fire.n_asked.values()) + 25
         fire.on_ask = lambda target=target, enough=enough: (
-            enough.set() if sum(fire.asked.values()) >= target else None
+            enough.set() if sum(fire.n_asked.values()) >= target else None
         )
         run = client(
             "batch",
@@ -255,13 +257,13 @@ def test_killed_in_the_middle_and_continued(fire, tmp_path, size):
         repeats = [
             t
             for i, t in enumerate(texts)
-            if fire.asked[t] > before.get(t, 0)
+            if fire.n_asked[t] > before.get(t, 0)
             and any(name.startswith(f"{i + 1:06d}_") for name in done)
         ]
         asked_twice += repeats
     assert run.returncode == 0 and "150 done" in out, err
     assert asked_twice == []
-    assert sum(fire.asked.values()) - 150 <= kills * in_flight * size
+    assert sum(fire.n_asked.values()) - 150 <= kills * in_flight * size
     check(folder, texts)
 
 
@@ -312,12 +314,12 @@ def test_say_clone_and_exit_codes(fire, tmp_path):
     (tmp_path / "in.jsonl").write_text(
         '{"text": "ok a"}\nnonsense\n\n"ok b"\n{"text": "bad c"}\n', "utf-8"
     )
-    some = client(
+    result = client(
         "batch", tmp_path / "in.jsonl", tmp_path / "out", "--voice", "v", "--url", fire.url
     )
-    out, err = some.communicate(timeout=60)
+    out, err = result.communicate(timeout=60)
     assert (
-        some.returncode == 1
+        result.returncode == 1
         and "in.jsonl:2: This line is not JSON." in err
         and "in.jsonl:5: no: bad" in err
         and "2 done (0 kept), 2 failed" in out
@@ -335,7 +337,7 @@ def test_interrupted_with_the_keyboard_leaves_nothing_half(fire, tmp_path):
     enough, fire.slow_s = threading.Event(), 0.01
 
     def many_are_asked_for():
-        if sum(fire.asked.values()) > 20:
+        if sum(fire.n_asked.values()) > 20:
             fire.slow_s = 5  # or it could be done before the signal comes
             enough.set()
 

@@ -59,8 +59,8 @@ def test_one_sound_whichever_way(studio, tts, tmp_path):
             return await other.synthesize("Good morning.", VOICE, seed=5, speed=1.25)
 
     assert asyncio.run(run()).pcm == expected
-    drawn = tts.synthesize("Good morning.", VOICE)
-    assert drawn.pcm == whole(studio, input="Good morning.", seed=drawn.seed)
+    drawn_ids = tts.synthesize("Good morning.", VOICE)
+    assert drawn_ids.pcm == whole(studio, input="Good morning.", seed=drawn_ids.seed)
 
 
 def test_the_first_audio_is_told_before_the_last_is_made(studio, tts):
@@ -75,7 +75,7 @@ def test_the_first_audio_is_told_before_the_last_is_made(studio, tts):
     assert (
         order[0][0] == "first"
         and order[0][1] > 0
-        and sum(n for what, n in order if what == "piece") == 2 * 2 * 24000
+        and sum(n for kind, n in order if kind == "piece") == 2 * 2 * 24000
     )
 
 
@@ -123,12 +123,12 @@ def test_lines_and_batches_make_the_same(studio):
             return [r async for r in client.results(lines, voice=VOICE)]
 
     before = studio.client().get("/v2/jobs").json()["data"]
-    one, four = asyncio.run(run(1)), asyncio.run(run(4))
+    first, four = asyncio.run(run(1)), asyncio.run(run(4))
     assert studio.client().get("/v2/jobs").json()["data"] == before, (
         "what was delivered stays in nobody's list"
     )
-    assert [r.sound and r.sound.pcm for r in one] == [r.sound and r.sound.pcm for r in four] and [
-        r.seed for r in one
+    assert [r.sound and r.sound.pcm for r in first] == [r.sound and r.sound.pcm for r in four] and [
+        r.seed for r in first
     ] == [r.seed for r in four]
     assert [(r.line.n, type(r.error)) for r in four if r.error] == [
         (13, BadInput),
@@ -203,8 +203,8 @@ def test_a_studio_that_is_killed_and_started_again_loses_no_line(tmp_path):
     with running(port=port, env=env, data_dir=tmp_path / "data"):
         for thread in threads:
             thread.join(90)
-    for got in ends.values():
-        assert [r.line.n for r in got] == list(range(1, n + 1)) and all(r.sound for r in got), [
-            r.error for r in got if r.error
-        ]
-        assert max(r.attempts for r in got) > 1
+    for actual in ends.values():
+        assert [r.line.n for r in actual] == list(range(1, n + 1)) and all(
+            r.sound for r in actual
+        ), [r.error for r in actual if r.error]
+        assert max(r.attempts for r in actual) > 1

@@ -36,7 +36,7 @@ class EngineContract:
     `reference`: (samples float32 (n,), rate, transcript, language). `prompt`: made from it.
     """
 
-    def kept(self, engine) -> object:
+    def stored_prompts(self, engine) -> object:
         """All that it keeps of prompts beyond its streams: any measure that is the same when there
         is the same.
         """
@@ -81,17 +81,17 @@ class EngineContract:
         assert np.array_equal(whole(parts[1]), alone)
 
     def test_two_lanes_in_two_threads_give_what_one_gives(self, engine, prompt):
-        alone, got = whole(engine.stream(ask(), prompt)), {}
+        alone, results = whole(engine.stream(ask(), prompt)), {}
 
         def run(lane):
-            got[lane] = whole(engine.stream(ask(id=f"t{lane}"), prompt, lane))
+            results[lane] = whole(engine.stream(ask(id=f"t{lane}"), prompt, lane))
 
         threads = [
             threading.Thread(target=run, args=(lane,)) for lane in range(engine.describe().lanes)
         ]
         [t.start() for t in threads]
         [t.join(60) for t in threads]
-        assert all(np.array_equal(got[lane], alone) for lane in range(len(threads)))
+        assert all(np.array_equal(results[lane], alone) for lane in range(len(threads)))
 
     def test_a_stream_that_begins_later_gives_the_rest_of_the_whole(self, engine, prompt):
         parts = {
@@ -148,9 +148,10 @@ class EngineContract:
 
     def settled(self, engine, expected=None) -> object:
         """What it keeps when nothing moves any more."""
-        end, usage = time.monotonic() + 20, self.kept(engine)
+        end, usage = time.monotonic() + 20, self.stored_prompts(engine)
         while (
-            (expected is not None and usage != expected) or usage != (usage := self.kept(engine))
+            (expected is not None and usage != expected)
+            or usage != (usage := self.stored_prompts(engine))
         ) and time.monotonic() < end:
             time.sleep(0.02)
         return usage

@@ -27,7 +27,7 @@ class FakeEngine:
         self.stop, self.state = threading.Event(), "starting"
         self.opened = self.finalised = 0
         self.cancelled: set[str] = set()
-        self.kept: dict[
+        self.prompts: dict[
             str, bytes
         ] = {}  # what it remembers of prompts that it spoke with, or made itself ready for
         self.forgotten: list[str] = []
@@ -131,11 +131,11 @@ class FakeEngine:
             self.finalised += 1
 
     def prepare(self, prompt):
-        self.kept[prompt.fingerprint] = prompt.data
+        self.prompts[prompt.fingerprint] = prompt.data
 
     def forget(self, fingerprint):
         self.forgotten.append(fingerprint)
-        self.kept.pop(fingerprint, None)
+        self.prompts.pop(fingerprint, None)
 
     def notes(self, request):
         if self.n_absent:

@@ -67,7 +67,7 @@ class WildEngine(FakeEngine):
         if request.instruction == OPEN:
             return [(str(self.opened - self.finalised), "")]
         return (
-            [(name, "") for name in self.kept]
+            [(name, "") for name in self.prompts]
             if request.instruction == KEPT
             else super().notes(request)
         )

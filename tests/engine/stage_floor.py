@@ -75,14 +75,14 @@ class Watched:
 @pytest.fixture
 def floor(model):
     """Stages of their own over the shared small model."""
-    made = []
+    runners = []
 
     def make(profile: str = "balanced", first: int = 25, whole: bool = False):
         lm = Watched(model.lm)
         own = replace(model, lm=lm)
         broken = []
         stages = EngineRunner(own, PromptCache(own, 1 << 40), PROFILES[profile], broken.append)
-        told = SimpleNamespace(
+        rig = SimpleNamespace(
             stages=stages,
             lm=lm,
             model=own,
@@ -90,11 +90,11 @@ def floor(model):
             broken=broken,
             first=first,
         )
-        made.append(stages)
-        return told
+        runners.append(stages)
+        return rig
 
     yield make
-    for stages in made:
+    for stages in runners:
         stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
@@ -132,9 +132,9 @@ def whole(chunks) -> np.ndarray:
     return np.concatenate([c.samples for c in chunks])
 
 
-def hear(who: RequestState) -> tuple[list[list[int]], np.ndarray]:
+def hear(request_state: RequestState) -> tuple[list[list[int]], np.ndarray]:
     """Ids and samples. The segments are looked at while they are still there."""
-    segments, chunks = list(who.segments), list(who.chunks())
+    segments, chunks = list(request_state.segments), list(request_state.chunks())
     return [list(segment.source.ids) for segment in segments], whole(chunks)
 
 

@@ -63,9 +63,9 @@ def test_a_silent_last_segment_still_ends_the_stream():
 
 
 def test_same_samples_alone_interleaved_on_one_worker_and_after_fifty_others():
-    one = ask("The same words again, please.", seed=42)
-    alone = whole(engine().stream(one, prompt(), 0))
-    streams = [engine().stream(one, prompt(), 0)] + [
+    first = ask("The same words again, please.", seed=42)
+    alone = whole(engine().stream(first, prompt(), 0))
+    streams = [engine().stream(first, prompt(), 0)] + [
         engine().stream(
             ask(t, id=t, seed=i, speed=1 + i / 10, mode="instruct", instruction=w), prompt(), 0
         )
@@ -91,8 +91,8 @@ def test_same_samples_alone_interleaved_on_one_worker_and_after_fifty_others():
                 ask(f"第{i}句。" if i % 2 else f"Sentence {i}.", id=f"n{i}", seed=i), prompt(), 0
             )
         )
-    assert np.array_equal(whole(engine().stream(one, prompt(), 0)), alone)
-    assert np.array_equal(whole(engine().stream(one, prompt(), 1)), alone)
+    assert np.array_equal(whole(engine().stream(first, prompt(), 0)), alone)
+    assert np.array_equal(whole(engine().stream(first, prompt(), 1)), alone)
 
 
 def test_what_nobody_listens_to_is_the_same_sound_in_long_steps_that_keep_to_their_sentence():
@@ -145,7 +145,7 @@ def test_a_cancelled_stream_does_not_finish_its_long_step(monkeypatch):
 
 
 def test_what_nobody_waits_for_is_said_once():
-    def spoken(priority: int) -> int:
+    def n_spoken(priority: int) -> int:
         before = engine().counts()[0]["spoken_samples"]
         list(
             engine().stream(
@@ -156,22 +156,22 @@ def test_what_nobody_waits_for_is_said_once():
         )
         return engine().counts()[0]["spoken_samples"] - before
 
-    assert spoken(10) + 0.4 * 22050 < spoken(0) < spoken(10) + 0.8 * 22050
+    assert n_spoken(10) + 0.4 * 22050 < n_spoken(0) < n_spoken(10) + 0.8 * 22050
 
 
 def test_seed_voice_speed_and_instruction_change_the_sound():
-    def said(p=None, **kw):
+    def speak(p=None, **kw):
         return whole(engine().stream(ask("Nothing else changes.", **kw), p or prompt()))
 
-    plain = said()
-    assert not np.array_equal(plain, said(seed=1)) and not np.array_equal(
-        plain, said(prompt("starter-en-low"))
+    plain = speak()
+    assert not np.array_equal(plain, speak(seed=1)) and not np.array_equal(
+        plain, speak(prompt("starter-en-low"))
     )
-    assert len(said(speed=1.5)) < 0.75 * len(plain) and len(said(speed=0.75)) > 1.2 * len(plain)
+    assert len(speak(speed=1.5)) < 0.75 * len(plain) and len(speak(speed=0.75)) > 1.2 * len(plain)
     assert np.array_equal(
-        plain, said(instruction="开心")
+        plain, speak(instruction="开心")
     )  # only modes with an instruction follow it
-    assert not np.array_equal(plain, said(instruction="开心", mode="instruct"))
+    assert not np.array_equal(plain, speak(instruction="开心", mode="instruct"))
 
 
 def test_the_first_block_comes_before_the_work_for_the_rest():

@@ -7,7 +7,7 @@ from tests.engine.contract import EngineContract
 
 
 class TestBuiltin(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         return [lane["voices"] for lane in engine.counts()], set(engine._prompts)
 
     @pytest.fixture

@@ -23,7 +23,7 @@ MOST = 0.25  # more than the base voice; measured +0.15, +0.67 with formants str
 
 
 @pytest.mark.parametrize(
-    ("got", "wrong"),
+    ("actual", "wrong"),
     [
         ("a cup of tea", 0),
         ("a cup tea", 1),
@@ -33,15 +33,15 @@ MOST = 0.25  # more than the base voice; measured +0.15, +0.67 with formants str
         ("tea of cup a", 4),
     ],
 )
-def test_words_are_counted(got, wrong):
-    assert edits("a cup of tea".split(), got.split()) == wrong
+def test_words_are_counted(actual, wrong):
+    assert edits("a cup of tea".split(), actual.split()) == wrong
 
 
 def test_marks_and_capitals_are_no_words():
     assert words_of("Don't you, Mr. Smith?  No!") == ["don't", "you", "mr", "smith", "no"]
 
 
-def base(hearing: int, number: int, text: str) -> tuple[np.ndarray, int]:
+def base(noise_seed: int, number: int, text: str) -> tuple[np.ndarray, int]:
     return speaker().say("en", BASE_WPM, text).samples / 32768.0, 22050
 
 
@@ -57,7 +57,7 @@ def test_converted_words_are_understood():
     pytest.importorskip("pocketsphinx")
     recogniser = Recogniser()
 
-    def converted(hearing: int, number: int, text: str) -> tuple[np.ndarray, int]:
+    def converted(noise_seed: int, number: int, text: str) -> tuple[np.ndarray, int]:
         return whole(
             engine().stream(
                 SpeechRequest(f"words-{number}", text, "v", language="en", seed=number),

@@ -12,12 +12,14 @@ from webui.settings import EngineChoice, Settings
 
 
 @pytest.mark.parametrize(
-    ("cores", "asked", "lanes"),
+    ("cores", "requested", "lanes"),
     [(1, 0, 2), (2, 0, 2), (3, 0, 3), (4, 0, 4), (64, 0, 4), (2, 6, 6), (8, 1, 1)],
 )
-def test_as_many_workers_as_cores_within_bounds_unless_told(monkeypatch, cores, asked, lanes):
+def test_as_many_workers_as_cores_within_bounds_unless_told(monkeypatch, cores, requested, lanes):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
-    engine = engine_makers(replace(Settings(), engine=EngineChoice("builtin", workers=asked)))[0]()
+    engine = engine_makers(replace(Settings(), engine=EngineChoice("builtin", workers=requested)))[
+        0
+    ]()
     try:
         assert engine.describe().lanes == lanes
     finally:

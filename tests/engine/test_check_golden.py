@@ -178,9 +178,9 @@ def write_first_generation(folder, hop):
     meta, cache, case = {}, None, ""
 
     def noise(number, frames):
-        drawn = torch.randn(1, 80, frames, generator=draw)
-        io[f"{case}.noise"] = drawn.clone()
-        return drawn.mT.contiguous()
+        drawn_ids = torch.randn(1, 80, frames, generator=draw)
+        io[f"{case}.noise"] = drawn_ids.clone()
+        return drawn_ids.mT.contiguous()
 
     maker = FirstToken2Wav(flow, None, prompt_ids, prompt_mel, embedding, noise)
     for number, case in enumerate(("chunk1", "chunk2", "chunk3_last")):

@@ -37,13 +37,13 @@ def wait_forgotten(cluster):
 
 
 class TestClusterFake(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         wait_forgotten(engine)
-        return dict(self.there.kept), len(self.replica.prompts)
+        return dict(self.local_engine.prompts), len(self.replica.prompts)
 
     @pytest.fixture
     def engine(self, tone):
-        self.there, self.replica, cluster = tone
+        self.local_engine, self.replica, cluster = tone
         return cluster
 
     @pytest.fixture
@@ -67,13 +67,13 @@ def cosyvoice(small_model):
 
 
 class TestClusterCosyVoice(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         wait_forgotten(engine)
         return voices_kept()
 
     @pytest.fixture
     def engine(self, cosyvoice):
-        self.there, cluster = cosyvoice
+        self.local_engine, cluster = cosyvoice
         return cluster
 
     @pytest.fixture
@@ -93,31 +93,31 @@ class TestClusterCosyVoice(EngineContract):
 
     def test_the_replica_makes_the_samples_of_an_engine_in_the_studio(self, engine, prompt):
         assert np.array_equal(
-            whole(engine.stream(ask(), prompt)), whole(self.there.stream(ask(), prompt))
+            whole(engine.stream(ask(), prompt)), whole(self.local_engine.stream(ask(), prompt))
         )
 
 
 def test_a_studio_speaks_through_a_fleet():
-    there = FakeEngine(lanes=2)
-    there.start()
+    local_engine = FakeEngine(lanes=2)
+    local_engine.start()
     with (
-        served(Replica(there, STALL_S)) as port,
+        served(Replica(local_engine, STALL_S)) as port,
         running(engine=f"ray://127.0.0.1:{port}") as studio,
         studio.client() as client,
     ):
         body = {"input": "Hello there.", "voice": "alloy", "response_format": "pcm"}
         answer = client.post("/v1/audio/speech", json=body)
         assert answer.status_code == 200 and answer.headers["X-Engine"] == "fake"
-        assert len(answer.content) > 24000 and there.opened == 1
-    there.close()
+        assert len(answer.content) > 24000 and local_engine.opened == 1
+    local_engine.close()
 
 
 def test_a_studio_speaks_through_a_fleet_of_the_built_in_voice():
     """Which reads no transcript: what an engine need not have is not asked of it."""
-    there = EspeakEngine(2)
-    there.start()
+    local_engine = EspeakEngine(2)
+    local_engine.start()
     with (
-        served(Replica(there, STALL_S)) as port,
+        served(Replica(local_engine, STALL_S)) as port,
         running(engine=f"ray://127.0.0.1:{port}") as studio,
         studio.client() as client,
     ):
@@ -126,7 +126,7 @@ def test_a_studio_speaks_through_a_fleet_of_the_built_in_voice():
             answer = client.post("/v1/audio/speech", json=body | {"mode": mode})
             assert answer.status_code == 200, answer.text
             assert answer.headers["X-Engine"] == "builtin" and len(answer.content) > 24000
-    there.close()
+    local_engine.close()
 
 
 def test_a_studio_without_its_fleet_ends_with_a_sentence():

@@ -63,7 +63,7 @@ def prompt(shared_engine, reference):  # noqa: F811
 
 
 class TestFirstGeneration(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         return voices_kept()
 
 
@@ -421,18 +421,21 @@ def fed(request, words) -> dict:
 
 
 def test_the_transcript_is_rewritten_as_the_text_is_unless_it_holds_a_mark(words):
-    def heard(transcript):
+    def prompt_fed(transcript):
         return fed(ask(mode="zero_shot", transcript=transcript, segments=("T",)), words)
 
-    assert heard("I paid 5 dollars")["prompt_text"] == heard("I paid five dollars")["prompt_text"]
+    assert (
+        prompt_fed("I paid 5 dollars")["prompt_text"]
+        == prompt_fed("I paid five dollars")["prompt_text"]
+    )
     marked = "<|en|>I paid 5 dollars"
-    assert heard(marked)["prompt_text"] == tuple(words.typed(marked))
+    assert prompt_fed(marked)["prompt_text"] == tuple(words.typed(marked))
     about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
     for typed, read in ((marked, "I paid 5 dollars"), ("I paid 5<endofprompt>", "I paid five")):
         voice = Voice("v", "V", "en", typed, "", 3.0, 0.0)
         request = build_request(about, "Hello.", voice, "en", 1.0, 0)
         request, _, _ = choose_mode(about, request, voice, "zero_shot", "")
-        assert heard(request.transcript)["prompt_text"] == tuple(words.typed(read)), (
+        assert prompt_fed(request.transcript)["prompt_text"] == tuple(words.typed(read)), (
             "as the page asks"
         )
 

@@ -112,13 +112,13 @@ def test_the_overlap_is_blended_from_both_hops():
     second = HopState(voice, 1)
     second.done, second.cache, second.emitted_frames = 100, overlap, 172
     alone = second.step(its, final=True)
-    both = state.step(its, final=True)
-    assert torch.equal(both[OVERLAP_FRAMES:], alone[OVERLAP_FRAMES:])
+    blended = state.step(its, final=True)
+    assert torch.equal(blended[OVERLAP_FRAMES:], alone[OVERLAP_FRAMES:])
     assert torch.allclose(
-        both[:OVERLAP_FRAMES],
+        blended[:OVERLAP_FRAMES],
         torch.lerp(tail, alone[:OVERLAP_FRAMES], rising(OVERLAP_FRAMES).double()),
     )
-    assert torch.allclose(both[0], tail[0], atol=0.05) and not torch.allclose(
+    assert torch.allclose(blended[0], tail[0], atol=0.05) and not torch.allclose(
         alone[0], tail[0], atol=0.05
     )
 
@@ -133,8 +133,8 @@ def test_the_next_hop_begins_with_the_same_noise_and_condition():
     assert torch.equal(work.noise[:, : before + OVERLAP_FRAMES].double(), noise.double()), (
         "noise belongs to frames of the utterance"
     )
-    begun = flow.hop_inputs(work)
-    assert torch.equal(begun.mu[:, : before + OVERLAP_FRAMES], state.cache.mu)
+    n_started = flow.hop_inputs(work)
+    assert torch.equal(n_started.mu[:, : before + OVERLAP_FRAMES], state.cache.mu)
 
 
 def test_what_is_kept_does_not_grow():
@@ -150,11 +150,11 @@ def test_same_seed_same_frames_whatever_runs_beside():
     flow = small_flow(torch.float32)
     voice, its = hop_voice(flow, 30), ids(240)
     alone = torch.cat(hopped(voice.begin(9), its))
-    one, two, beside = voice.begin(9), hop_voice(flow, 12, seed=8).begin(4), []
+    first, second, beside = voice.begin(9), hop_voice(flow, 12, seed=8).begin(4), []
     torch.manual_seed(77)
     for n, final in ((120, False), (220, False), (240, True)):
-        two.step(ids(n, 3), final)
-        beside.append(one.step(its[:n], final))
+        second.step(ids(n, 3), final)
+        beside.append(first.step(its[:n], final))
     assert torch.equal(torch.cat(beside), alone)
     assert not torch.equal(torch.cat(hopped(voice.begin(10), its)), alone)
 

@@ -73,9 +73,9 @@ def test_scores_of_every_step_are_the_dynamic_ones(pair, prompt_text, speaker):
     row = fast.rows[past]
     assert torch.equal(fast.last[row.slot], expected[0]) and past.text is None and not past.length
     for _ in range(30):
-        (spoken,) = fast.decode([past], 1)
-        if spoken.ids:
-            expected = lm.step_many(spoken.ids, [cache])
+        (output,) = fast.decode([past], 1)
+        if output.ids:
+            expected = lm.step_many(output.ids, [cache])
             assert torch.allclose(fast.last[row.slot], expected[0], atol=1e-5)
     assert row.length == cache.length > len(TEXT) + 20
 
@@ -103,12 +103,12 @@ def test_ids_drawn_there_are_those_drawn_here_in_company_too(pair, seed):
             pasts[-1],
             SamplingRequest(seed + n, 2 * n, 20 * n),
         )
-    together = [spoken.ids for spoken in fast.decode(pasts, 4)]
-    got = [
+    together = [output.ids for output in fast.decode(pasts, 4)]
+    actual = [
         head + ([] if len(head) < 4 else to_the_end(fast, past))
         for head, past in zip(together, pasts)
     ]
-    assert got == expected
+    assert actual == expected
 
 
 def test_drawing_is_replays_and_copies(pair):
@@ -121,7 +121,7 @@ def test_drawing_is_replays_and_copies(pair):
     with Outside(recorder) as outside:
         fast.decode([past], 4)
     on_host = ON_HOST | {"_to_copy"}
-    assert outside.seen - on_host <= {"select", "slice", "copy_", "zero_"}, outside.seen
+    assert outside.operators - on_host <= {"select", "slice", "copy_", "zero_"}, outside.operators
 
 
 # ---- flow ----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def twin(voice: HopVoice, hops: CapturedHops) -> HopVoice:
     return HopVoice(hops, voice.prompt_ids, voice.prompt_mel, voice.speaker)
 
 
-def drawn(count: int, seed: int = 7) -> list[int]:
+def random_ids(count: int, seed: int = 7) -> list[int]:
     return torch.randint(
         0, FLOW_DIMS.speech_token_size, (count,), generator=torch.Generator().manual_seed(seed)
     ).tolist()
@@ -154,13 +154,13 @@ def test_a_request_is_that_of_the_plain_flow(flow, hops, prompt, frames):
     """Hops of 100 ids with their overlap, and a rest of odd length, padded to 256 and 384
     frames.
     """
-    voice, ids = hop_voice(flow, prompt, frames), drawn(157)
-    expected, got = voice.begin(3), twin(voice, hops).begin(3)
+    voice, ids = hop_voice(flow, prompt, frames), random_ids(157)
+    expected, actual = voice.begin(3), twin(voice, hops).begin(3)
     for n_ids, final in ((120, False), (157, True)):
-        assert got.shape(n_ids, final) == expected.shape(n_ids, final)
-        mine, its = got.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
-        assert mine.shape == its.shape and (mine - its).abs().max() < 2e-5
-    assert (got.computed_frames, got.emitted_frames) == (
+        assert actual.shape(n_ids, final) == expected.shape(n_ids, final)
+        own, its = actual.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
+        assert own.shape == its.shape and (own - its).abs().max() < 2e-5
+    assert (actual.computed_frames, actual.emitted_frames) == (
         expected.computed_frames,
         expected.emitted_frames,
     )
@@ -170,38 +170,39 @@ def test_a_request_is_that_of_the_plain_flow(flow, hops, prompt, frames):
 def test_every_length_of_a_rest(flow, hops, count):
     voice = hop_voice(flow, 5)
     assert (
-        twin(voice, hops).begin(1).step(drawn(count), True)
-        - voice.begin(1).step(drawn(count), True)
+        twin(voice, hops).begin(1).step(random_ids(count), True)
+        - voice.begin(1).step(random_ids(count), True)
     ).abs().max() < 2e-5
 
 
 def test_hops_of_different_lengths_share_a_call(flow, hops):
     voices = [hop_voice(flow, prompt, seed=prompt) for prompt in (3, 60, 33)]
     hops.graphs.replayed.clear()
-    batch = [(voice.begin(n), drawn(30 + 25 * n, n), True) for n, voice in enumerate(voices)]
+    batch = [(voice.begin(n), random_ids(30 + 25 * n, n), True) for n, voice in enumerate(voices)]
     expected = [
         voice.begin(n).step(ids, True) for n, (voice, (_, ids, _)) in enumerate(zip(voices, batch))
     ]
-    got = step_many(
+    actual = step_many(
         [(twin(state.voice, hops).begin(state.seed), ids, final) for state, ids, final in batch]
     )
-    assert all((mine - its).abs().max() < 2e-5 for mine, its in zip(got, expected))
+    assert all((own - its).abs().max() < 2e-5 for own, its in zip(actual, expected))
     assert dict(hops.graphs.replayed) == {(256, 2): 1, (256, 1): 1}
 
 
 def test_what_lies_behind_a_hop_is_not_heard(flow, hops):
     """Padding of another request is still in the buffers."""
     voice = hop_voice(flow, 20)
-    first = twin(voice, hops).begin(1).step(drawn(30), True)
+    first = twin(voice, hops).begin(1).step(random_ids(30), True)
     for buffer in (hops.noise, hops.mu, hops.cond):
         buffer.fill_(7.0)
-    assert torch.equal(twin(voice, hops).begin(1).step(drawn(30), True), first)
+    assert torch.equal(twin(voice, hops).begin(1).step(random_ids(30), True), first)
 
 
 def test_a_call_longer_than_any_is_computed_as_ever_and_counted(flow, hops):
     voice, before = hop_voice(flow, 100), hops.plain
     assert (
-        twin(voice, hops).begin(1).step(drawn(200), True) - voice.begin(1).step(drawn(200), True)
+        twin(voice, hops).begin(1).step(random_ids(200), True)
+        - voice.begin(1).step(random_ids(200), True)
     ).abs().max() < 2e-5
     assert hops.plain == before + 1 and not hops.graphs.plain
 
@@ -212,14 +213,14 @@ def test_half_a_minute_of_prompt_and_the_longest_hop_have_a_graph():
 
 
 def test_the_solver_is_only_replayed(flow):
-    recorder, seen = Recorder(), []
-    made = CapturedHops(flow, HopSizes(frames=(256,), batches=(1,)), recorder)
-    made.record()
-    state, ids = twin(hop_voice(flow, 20), made).begin(1), drawn(60)
-    hook = flow.decoder.estimator.register_forward_pre_hook(lambda *_: seen.append(recorder.depth))
+    recorder, calls = Recorder(), []
+    captured_hops = CapturedHops(flow, HopSizes(frames=(256,), batches=(1,)), recorder)
+    captured_hops.record()
+    state, ids = twin(hop_voice(flow, 20), captured_hops).begin(1), random_ids(60)
+    hook = flow.decoder.estimator.register_forward_pre_hook(lambda *_: calls.append(recorder.depth))
     state.step(ids, True)
     hook.remove()
-    assert len(seen) == flow.dims.euler_steps and all(seen) and not made.graphs.plain
+    assert len(calls) == flow.dims.euler_steps and all(calls) and not captured_hops.graphs.plain
 
 
 # ---- vocoder -------------------------------------------------------------------------------------
@@ -242,9 +243,9 @@ def test_windows_are_the_wave_of_one_shot(seed):
 @pytest.mark.parametrize("hops", [(50, 50, 100, 200), (100, 100, 200)], ids=str)
 def test_windows_of_usual_hops_are_replayed(hops):
     """Which there are is noted, and nothing is computed."""
-    made, lengths = CapturedVocoderV1(small_vocoder(), VocoderSizes(batches=(1,))), []
-    made.graphs = lambda length, batch: lengths.append(length)
-    stream = made.stream(1)
+    captured_vocoder, lengths = CapturedVocoderV1(small_vocoder(), VocoderSizes(batches=(1,))), []
+    captured_vocoder.graphs = lambda length, batch: lengths.append(length)
+    stream = captured_vocoder.stream(1)
     for ids in hops:
         stream.push(torch.zeros(frames_of(ids), 80))
     assert len(lengths) == len(hops) and set(lengths) <= set(CapturedVocoderV1.lengths)
@@ -262,7 +263,7 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
         HopSizes(frames=(256, 768), batches=(1,)),
                   VocoderSizes(batches=(1,)))  # fmt: skip
 
-    def spoken() -> np.ndarray:
+    def synthesise() -> np.ndarray:
         other = CosyVoiceEngine(root, precision="fp32", threads=1)
         other.start()
         try:
@@ -283,16 +284,16 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
             other.close()
 
     models: list[CosyVoice1] = []
-    expected = spoken()
+    expected = synthesise()
     monkeypatch.setattr(
         engine_module,
         "to_backend",
         lambda model, on_progress: captured(model, on_progress, sizes, EagerCapture),
     )
-    got = spoken()
+    actual = synthesise()
     assert (
-        got.shape == expected.shape
-        and np.square(got - expected).mean() < 0.01 * np.square(expected).mean()
+        actual.shape == expected.shape
+        and np.square(actual - expected).mean() < 0.01 * np.square(expected).mean()
     )
     model = models[1]
     assert (

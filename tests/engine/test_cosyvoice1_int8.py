@@ -38,45 +38,47 @@ def published() -> dict[str, torch.Tensor]:
     return {key: 4 * value if "linear_pos" in key else value for key, value in state.items()}
 
 
-def made(state) -> Int8TextLm:
+def build_lm(state) -> Int8TextLm:
     return Int8TextLm.create(DIMS, relative(DIMS, state))
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[Int8TextLm, RelativeLM]:
+def lm_pair() -> tuple[Int8TextLm, RelativeLM]:
     state = published()
-    return made(state), RelativeLM.of(DIMS, dict(state), torch.float32)
+    return build_lm(state), RelativeLM.of(DIMS, dict(state), torch.float32)
 
 
 @pytest.fixture(scope="module")
-def lm(both):
-    return both[0]
+def lm(lm_pair):
+    return lm_pair[0]
 
 
 @pytest.mark.parametrize("speech", [[], PROMPT_SPEECH])
 @pytest.mark.parametrize("speaker", [None, SPEAKER])
-def test_scores_are_near_the_exact_ones_at_every_step(both, speech, speaker):
-    pasts = [lm.prefix(PROMPT_TEXT, speaker).fork(60) for lm in both]
+def test_scores_are_near_the_exact_ones_at_every_step(lm_pair, speech, speaker):
+    pasts = [lm.prefix(PROMPT_TEXT, speaker).fork(60) for lm in lm_pair]
     scores = [
         lm.step(lm.prefill_embeddings(TEXT, speech), past)
-        for lm, past in zip(both, pasts, strict=True)
+        for lm, past in zip(lm_pair, pasts, strict=True)
     ]
     for chosen in [None, 4, 17, 39, 0, 25, 12, 4, 8]:
         if chosen is not None:
-            scores = [lm.step_many([chosen], [past]) for lm, past in zip(both, pasts, strict=True)]
+            scores = [
+                lm.step_many([chosen], [past]) for lm, past in zip(lm_pair, pasts, strict=True)
+            ]
         assert (scores[0] - scores[1]).abs().max() < 0.08 and scores[1].std() > 0.5
         assert pasts[0].length == pasts[1].length
 
 
-def test_the_place_of_a_key_is_heard(both):
+def test_the_place_of_a_key_is_heard(lm_pair):
     """With its tables of distances at zero the model says something else: what is near is near
     because of them.
     """
-    _, exact = both
+    _, exact = lm_pair
     scores = exact.step(
         exact.prefill_embeddings(TEXT, PROMPT_SPEECH), exact.prefix(PROMPT_TEXT, SPEAKER)
     )
-    deaf = made(published())
+    deaf = build_lm(published())
     deaf.body._weights = [0 * weight for weight in deaf.body._weights]
     deaf.body._distances = [0 * rows for rows in deaf.body._distances]
     assert (
@@ -88,15 +90,17 @@ def test_the_place_of_a_key_is_heard(both):
 def test_rows_of_a_batch_are_each_alone_to_the_bit(lm):
     pasts, twins = [], []
     for text, speech in ((TEXT, PROMPT_SPEECH), (TEXT[:2], []), (TEXT * 3, PROMPT_SPEECH[:3])):
-        for kept in (pasts, twins):
+        for addresses in (pasts, twins):
             past = lm.prefix(PROMPT_TEXT, SPEAKER).fork()
             lm.step(lm.prefill_embeddings(text, speech), past)
-            kept.append(past)
+            addresses.append(past)
     assert len({past.length for past in pasts}) == 3
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
         assert torch.equal(
             lm.step_many(ids, pasts),
-            torch.cat([lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)]),
+            torch.cat(
+                [lm.step_many([first], [past]) for first, past in zip(ids, twins, strict=True)]
+            ),
         )
 
 
@@ -104,10 +108,10 @@ def test_an_idle_slot_between_busy_ones_keeps_its_content(lm):
     pasts = [lm.prefix(PROMPT_TEXT, SPEAKER).fork() for _ in range(3)]
     for past in pasts:
         lm.step(lm.prefill_embeddings(TEXT, PROMPT_SPEECH), past)
-    want = lm.step_many([9], [pasts[1].fork()])
+    expected = lm.step_many([9], [pasts[1].fork()])
     for chosen in range(5):
         lm.step_many([chosen, chosen], [pasts[0], pasts[2]])
-    assert torch.equal(lm.step_many([9], [pasts[1]]), want)
+    assert torch.equal(lm.step_many([9], [pasts[1]]), expected)
 
 
 def test_request_1_equals_request_20_and_the_prefix_stays(lm):
@@ -120,12 +124,12 @@ def test_request_1_equals_request_20_and_the_prefix_stays(lm):
     )
 
 
-def test_tables_grow_with_the_longest_request(both):
-    pasts = [lm.prefix([], SPEAKER) for lm in both]
-    for lm, past in zip(both, pasts, strict=True):
+def test_tables_grow_with_the_longest_request(lm_pair):
+    pasts = [lm.prefix([], SPEAKER) for lm in lm_pair]
+    for lm, past in zip(lm_pair, pasts, strict=True):
         lm.step(lm.prefill_embeddings(TEXT, [7] * 1010), past)
     for chosen in range(30):
-        scores = [lm.step_many([chosen], [past]) for lm, past in zip(both, pasts, strict=True)]
+        scores = [lm.step_many([chosen], [past]) for lm, past in zip(lm_pair, pasts, strict=True)]
     assert pasts[0].length > 1024 and (scores[0] - scores[1]).abs().max() < 0.08
 
 
@@ -136,15 +140,15 @@ def root(tmp_path) -> Path:
 
 
 def test_it_is_converted_once_and_loads_the_same(root):
-    place, told = DeviceConfig("cpu", "fp32", "test", lm="int8"), []
+    place, expected = DeviceConfig("cpu", "fp32", "test", lm="int8"), []
     spec = SPEC.read_spec(root, 10)
     assert fits(spec.lm.body) and not converted.is_there(root, spec.lm, form=RELATIVE)
-    first = language_model(root, spec.lm, place, lambda share, *words: told.append(share))
+    first = language_model(root, spec.lm, place, lambda share, *words: expected.append(share))
     (root / "llm.pt").unlink()
-    again = language_model(root, spec.lm, place, lambda *told: pytest.fail("converted again"))
+    again = language_model(root, spec.lm, place, lambda *expected: pytest.fail("converted again"))
     assert (
         isinstance(again, Int8TextLm)
-        and told[-1] == 0.6
+        and expected[-1] == 0.6
         and converted.is_there(root, spec.lm, form=RELATIVE)
     )
     vector = torch.ones(192)
@@ -187,8 +191,8 @@ def test_an_engine_speaks_with_it_and_beside_others_the_same(root):
         ]
         together = [[] for _ in streams]
         for chunks in itertools.zip_longest(*streams):
-            for kept, chunk in zip(together, chunks, strict=True):
-                kept += [chunk] if chunk is not None else []
+            for addresses, chunk in zip(together, chunks, strict=True):
+                addresses += [chunk] if chunk is not None else []
         assert np.array_equal(whole(together[0]), alone) and not np.array_equal(
             whole(together[1])[:9000], alone[:9000]
         )

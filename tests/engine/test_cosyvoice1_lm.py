@@ -137,7 +137,7 @@ def test_a_batch_of_different_pasts_is_each_alone(lm):
     for ids in ([1, 2, 3], [39, 0, 5], [7, 7, 7]):
         together = lm.step_many(ids, pasts)
         alone = torch.cat(
-            [lm.step_many([one], [past]) for one, past in zip(ids, twins, strict=True)]
+            [lm.step_many([first], [past]) for first, past in zip(ids, twins, strict=True)]
         )
         assert torch.allclose(together, alone, atol=1e-6)
         assert [past.length for past in pasts] == [past.length for past in twins]
@@ -152,9 +152,9 @@ def test_interleaved_requests_equal_each_alone_and_the_prefix_stays(lm):
     ]
     together: list[list[int]] = [[], []]
     while any(running):
-        for i, one in enumerate(running):
-            chosen = next(one, None) if one else None
-            running[i] = one if chosen is not None else None
+        for i, stream in enumerate(running):
+            chosen = next(stream, None) if stream else None
+            running[i] = stream if chosen is not None else None
             together[i] += [] if chosen is None else [chosen]
     assert together == alone and alone[0] != alone[1]
     assert prefix.length == 2 + len(PROMPT_TEXT) and prefix.text.length == len(PROMPT_TEXT)
@@ -187,10 +187,10 @@ def test_there_is_no_last_position():
     other.llm.reach(5200)
     assert attention.table.shape[1] >= 5200 and attention.table.shape[1] % TILE == 0
     rows = []
-    for one in (lm, other):
-        past = one.prefix([], SPEAKER)
-        one.step(one.prefill_embeddings(TEXT, [7] * 4990), past)
-        rows.append([one.step_many([9], [past]) for _ in range(30)])
+    for first in (lm, other):
+        past = first.prefix([], SPEAKER)
+        first.step(first.prefill_embeddings(TEXT, [7] * 4990), past)
+        rows.append([first.step_many([9], [past]) for _ in range(30)])
         assert past.length > 5010
     assert all(torch.isfinite(a).all() and torch.equal(a, b) for a, b in zip(*rows, strict=True))
     near = lm.llm.encoders[0].self_attn

@@ -112,11 +112,11 @@ def test_short_streams(vocoder, mel, frames):
 
 def test_same_seed_same_samples_and_streams_do_not_meet(vocoder, mel):
     alone = torch.cat(pushed(VocoderState(vocoder, 9), mel, [50]))
-    one, two, parts = VocoderState(vocoder, 9), VocoderState(vocoder, 10), []
+    first, second, parts = VocoderState(vocoder, 9), VocoderState(vocoder, 10), []
     torch.manual_seed(77)
     for at in (0, 50, 100):
-        two.push(mel[at : at + 50].flip(0))
-        parts.append(one.push(mel[at : at + 50], final=at == 100))
+        second.push(mel[at : at + 50].flip(0))
+        parts.append(first.push(mel[at : at + 50], final=at == 100))
     assert torch.equal(torch.cat(parts), alone)
     assert not torch.equal(torch.cat(pushed(VocoderState(vocoder, 10), mel, [50])), alone)
 

@@ -30,13 +30,16 @@ def test_ours_is_the_published_one_up_to_its_last_call_and_comes_earlier():
     that was played.
     """
     flow, vocoder, ids, voice = small_flow(torch.float32), small_vocoder(), ids_of(70), voice_of(0)
-    theirs = [wave for _, wave in Token2Wav(flow, vocoder, *voice).stream(ids)]
+    published_waves = [wave for _, wave in Token2Wav(flow, vocoder, *voice).stream(ids)]
     state, wave = VoiceState.of(flow, *voice, Blocks(25)).begin(), WaveStream(vocoder, None)
     first = wave.push(state.step(ids[:28]))
-    assert len(theirs[0]) == 42 * 480 and len(first) == 46 * 480 - 8
-    assert torch.allclose(first[: len(theirs[0])], theirs[0], atol=1e-4)
-    ours, published = (
+    assert len(published_waves[0]) == 42 * 480 and len(first) == 46 * 480 - 8
+    assert torch.allclose(first[: len(published_waves[0])], published_waves[0], atol=1e-4)
+    own_waves, published = (
         torch.cat([first, wave.push(state.step(ids, final=True), final=True)]),
-        torch.cat(theirs),
+        torch.cat(published_waves),
     )
-    assert ours.shape == published.shape and (ours - published)[52 * 480 :].abs().max() > 0.01
+    assert (
+        own_waves.shape == published.shape
+        and (own_waves - published)[52 * 480 :].abs().max() > 0.01
+    )

@@ -203,7 +203,7 @@ def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt
 
 
 @pytest.mark.parametrize(
-    ("size", "told"),
+    ("size", "expected"),
     [
         (496_000_000, "speech_tokenizer_v2.onnx"),
         (523_000_000, "speech_tokenizer_v1.onnx"),
@@ -211,19 +211,19 @@ def test_the_reinforced_language_model_is_chosen_by_a_setting(copy, root, prompt
         (700_000_000, ""),
     ],
 )
-def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size, told):
+def test_a_speech_tokenizer_of_another_generation_is_told_by_its_size(copy, size, expected):
     """Nothing else of it tells: its inputs, outputs and rate are the same.
 
     The file has a hole in it, not so many bytes.
     """
     with (copy / "speech_tokenizer_v3.onnx").open("r+b") as file:
         file.truncate(size)
-    if told:
+    if expected:
         error = fault(copy)
         assert (
             error.param == "speech_tokenizer_v3.onnx"
-            and told in error.en
-            and told in error.zh
+            and expected in error.en
+            and expected in error.zh
             and "969 MB" in error.en
         )
     else:

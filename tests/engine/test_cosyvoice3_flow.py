@@ -92,9 +92,9 @@ def test_a_prompt_mel_of_another_length_than_its_ids(flow, prompt, mel_frames):
 @pytest.mark.parametrize("first", [10, 25])
 @pytest.mark.parametrize("prompt", [0, 7, 53])
 def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow, prompt, first):
-    given, ids = voice_of(prompt), ids_of(130)
+    voice_args, ids = voice_of(prompt), ids_of(130)
     voice = VoiceState.of(
-        flow, *given, Blocks.behind(prompt, first), ahead=ids_of(3, seed=9) if prompt else ()
+        flow, *voice_args, Blocks.behind(prompt, first), ahead=ids_of(3, seed=9) if prompt else ()
     )
     state, frame_counts = voice.begin(), []
     hook = flow.decoder.estimator.register_forward_pre_hook(
@@ -104,7 +104,9 @@ def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow,
     state.step(ids, final=True)
     hook.remove()
     assert state.computed_frames == state.emitted_frames == 2 * len(ids) == sum(frame_counts) / 10
-    hops = [torch.cat(streamed(voice.begin(), ids, given)) for given in ([1], [28, 25], [200])]
+    hops = [
+        torch.cat(streamed(voice.begin(), ids, voice_args)) for voice_args in ([1], [28, 25], [200])
+    ]
     assert all((hop - hops[0]).abs().max() < 1e-12 for hop in hops)
 
 
@@ -117,20 +119,20 @@ def test_the_number_of_euler_steps_is_the_models(steps):
     assert (mel - flow.whole(ids_of(40), *voice_of(30), GRID)).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("what", ["k/v", "position tails", "look-ahead tail", "positions"])
-def test_a_wrong_memory_shows(flow, monkeypatch, what):
+@pytest.mark.parametrize("fault", ["k/v", "position tails", "look-ahead tail", "positions"])
+def test_a_wrong_memory_shows(flow, monkeypatch, fault):
     ids, prompt_args = ids_of(60), voice_of(53)
     full = flow.whole(ids, *prompt_args, GRID)
     voice = VoiceState.of(flow, *prompt_args)
-    if what == "k/v":
+    if fault == "k/v":
         for past in voice.pasts:
             past.store.prefix = torch.zeros_like(past.store.prefix)
-    elif what == "position tails":
+    elif fault == "position tails":
         for past in voice.pasts:
             past.tails = ConvCache(
                 {slot: torch.zeros_like(rows) for slot, rows in past.tails.rows.items()}
             )
-    elif what == "look-ahead tail":
+    elif fault == "look-ahead tail":
         voice.encoder_past.rows = {
             slot: torch.zeros_like(rows) for slot, rows in voice.encoder_past.rows.items()
         }

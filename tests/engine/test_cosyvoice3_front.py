@@ -104,7 +104,7 @@ def test_what_only_looks_like_a_prefix_is_said(tokenizer):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "instruction",
     [
         "说快一点。",
         " 说快一点。 ",
@@ -113,8 +113,8 @@ def test_what_only_looks_like_a_prefix_is_said(tokenizer):
         "<|zh|>说快一点。<endofprompt>",
     ],
 )
-def test_an_instruction_stands_between_prefix_and_mark(given):
-    assert instruction_prompt(given) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
+def test_an_instruction_stands_between_prefix_and_mark(instruction):
+    assert instruction_prompt(instruction) == f"{PREFIX} 说快一点。{END_OF_PROMPT}"
 
 
 def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **fields) -> PromptBuilderV3:
@@ -126,17 +126,19 @@ def script_of(tokenizer, transcript_ids=(), speech=tuple(range(40)), **fields) -
     )
 
 
-def said(tokenizer, script: PromptBuilderV3) -> str:
+def prompt_text(tokenizer, script: PromptBuilderV3) -> str:
     return tokenizer.decode(list(script.prompt_text))
 
 
 def test_what_each_mode_feeds(tokenizer):
     cloned = script_of(tokenizer, mode="zero_shot", transcript="hello there")
-    assert said(tokenizer, cloned) == MARK + "hello there" and cloned.prompt_speech == tuple(
+    assert prompt_text(tokenizer, cloned) == MARK + "hello there" and cloned.prompt_speech == tuple(
         range(40)
     )
     assert (
-        said(tokenizer, script_of(tokenizer, mode="zero_shot", transcript=MARK + "hello there"))
+        prompt_text(
+            tokenizer, script_of(tokenizer, mode="zero_shot", transcript=MARK + "hello there")
+        )
         == MARK + "hello there"
     )
     for other in (
@@ -146,16 +148,19 @@ def test_what_each_mode_feeds(tokenizer):
         {"mode": "zero_shot"},
     ):
         script = script_of(tokenizer, **other)
-        assert said(tokenizer, script) == MARK and script.prompt_speech == ()
-    both = script_of(
+        assert prompt_text(tokenizer, script) == MARK and script.prompt_speech == ()
+    zero_shot = script_of(
         tokenizer, mode="zero_shot", instruction="Speak happily", transcript="hello there"
     )
     assert (
-        said(tokenizer, both) == f"{PREFIX} 请非常开心地说一句话。{END_OF_PROMPT}hello there"
-        and both.prompt_speech == tuple(range(40))
+        prompt_text(tokenizer, zero_shot)
+        == f"{PREFIX} 请非常开心地说一句话。{END_OF_PROMPT}hello there"
+        and zero_shot.prompt_speech == tuple(range(40))
     )
     assert (
-        said(tokenizer, script_of(tokenizer, mode="cross_lingual", instruction="Speak happily"))
+        prompt_text(
+            tokenizer, script_of(tokenizer, mode="cross_lingual", instruction="Speak happily")
+        )
         == MARK
     )
     builder = script_of(
@@ -165,7 +170,7 @@ def test_what_each_mode_feeds(tokenizer):
         transcript="hello",
     )
     assert (
-        said(tokenizer, builder)
+        prompt_text(tokenizer, builder)
         == f"{PREFIX} 请用四川话表达。请非常开心地说一句话。{END_OF_PROMPT}"
         and builder.prompt_speech == ()
     )
@@ -192,21 +197,23 @@ def test_the_chips_of_the_page_become_what_the_model_was_trained_with(lang):
     }
     for key, chip in chips.items():
         assert trained(words["i.say"].format(w=chip)) == RECIPES[key].trained, key
-    both = ("、" if lang == "zh" else ", ").join((chips["yue"], chips["sad"], chips["slow"]))
+    instruction = ("、" if lang == "zh" else ", ").join((chips["yue"], chips["sad"], chips["slow"]))
     assert (
-        trained(words["i.say"].format(w=both))
+        trained(words["i.say"].format(w=instruction))
         == "请用广东话表达。请非常伤心地说一句话。请用尽可能慢地语速说一句话。"
     )
 
 
-@pytest.mark.parametrize(("text", "language", "told"),
+@pytest.mark.parametrize(("text", "language", "expected"),
     [("今日は良い天気です。", "auto", True), ("今天天气好。", "ja", True),
         ("キョウ ワ ハレ", "ja", False),
                                                          ("今天天气好。", "auto", False),
                                                          ("Hello.", "en", False)])  # fmt: skip
-def test_kanji_that_would_be_read_as_chinese_are_told(text, language, told):
+def test_kanji_that_would_be_read_as_chinese_are_told(text, language, expected):
     notes = cautions(ask(text=text, language=language))
-    assert bool(notes) is told and all(en.endswith(".") and zh.endswith("。") for en, zh in notes)
+    assert bool(notes) is expected and all(
+        en.endswith(".") and zh.endswith("。") for en, zh in notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,9 @@ def pushed(stream, mel: torch.Tensor, hops: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("hops", [[50], [20, 30, 100], [13, 7, 1, 41], [170]], ids=str)
 def test_windows_are_the_wave_of_one_shot(vocoder, waves, mel, hops):
-    expected, got = plain(vocoder, mel), pushed(waves.stream(1), mel, hops)
-    assert got.shape == expected.shape == (480 * len(mel),)
-    assert relative_rms(got, expected) < 2e-4
+    expected, actual = plain(vocoder, mel), pushed(waves.stream(1), mel, hops)
+    assert actual.shape == expected.shape == (480 * len(mel),)
+    assert relative_rms(actual, expected) < 2e-4
 
 
 def test_windows_without_their_past_would_show(vocoder, mel):
@@ -164,15 +164,15 @@ def test_a_long_stream_outlives_its_buffers_and_company_changes_nothing(vocoder,
     dice, streams = random.Random(1), [(waves.stream(1), [0], []) for _ in range(3)]
     while streams[0][1][0] < len(long):
         hop = dice.choice([50, 100])
-        asked = [
+        calls = [
             (stream, long[at[0] : at[0] + hop], at[0] + hop >= len(long))
             for stream, at, _ in streams
         ]
-        for samples, (_, at, out) in zip(waves.push_many(asked), streams):
+        for samples, (_, at, out) in zip(waves.push_many(calls), streams):
             at[0] += hop
             out.append(samples)
-    want = plain(vocoder, long)
-    assert all(relative_rms(torch.cat(out), want) < 2e-3 for _, _, out in streams), (
+    expected = plain(vocoder, long)
+    assert all(relative_rms(torch.cat(out), expected) < 2e-3 for _, _, out in streams), (
         "what rounding adds to the phase in 680 frames"
     )
     assert any(batch > 1 for _, batch in waves.graphs.replayed)
@@ -190,7 +190,7 @@ def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  #
     Speech is that of the plain model, and everything is given back.
     """
 
-    def spoken() -> np.ndarray:
+    def synthesise() -> np.ndarray:
         other = CosyVoiceEngine(root, precision="fp32")
         other.start()
         try:
@@ -201,16 +201,16 @@ def test_on_a_gpu_all_three_networks_are_captured(root, prompt, monkeypatch):  #
             other.close()
 
     models: list[CosyVoice3] = []
-    expected = spoken()
+    expected = synthesise()
     monkeypatch.setattr(
         engine_module,
         "to_backend",
         lambda model, on_progress: assemble.captured(model, on_progress, SMALL, EagerCapture),
     )
-    got = spoken()
+    actual = synthesise()
     assert (
-        got.shape == expected.shape
-        and np.square(got - expected).mean() < 1e-4 * np.square(expected).mean()
+        actual.shape == expected.shape
+        and np.square(actual - expected).mean() < 1e-4 * np.square(expected).mean()
     )
     model = models[1]
     assert isinstance(model, CapturedCosyVoice3) and not isinstance(models[0], CapturedCosyVoice3)

@@ -108,23 +108,23 @@ class TestArriving:
         return TextStream(lm, lm.new_cache(), prompt_text, prompt_speech, sampler, self.HEAD)
 
     def test_nothing_is_said_before_five_ids_were_read(self):
-        taken = []
+        pieces = []
 
         def arriving():
             for i in range(10, 33):
-                taken.append(i)
+                pieces.append(i)
                 yield i
 
         stream = self.stream(tiny())
         next(stream.speak(arriving()))
-        assert taken == [10, 11, 12, 13, 14] and stream.forward_lengths == [1 + len(self.HEAD) + 5]
+        assert pieces == [10, 11, 12, 13, 14] and stream.forward_lengths == [1 + len(self.HEAD) + 5]
 
     @pytest.mark.parametrize("mark", [0, 1, 2, 3, 77])
     def test_no_mark_ends_it_while_text_is_arriving(self, mark):
         lm = tiny(**{f"m{mark}": 25.0})
         stream = self.stream(lm, 1)
-        spoken = list(stream.speak(iter(range(10, 33))))
-        assert all(0 <= i < CODES for i in spoken) and len(spoken) <= 20 * 23
+        output = list(stream.speak(iter(range(10, 33))))
+        assert all(0 <= i < CODES for i in output) and len(output) <= 20 * 23
         assert mark == 3 or stream.out.index(lm.dims.fill) == 15, (
             "the first round was spoken to its end"
         )
@@ -145,14 +145,14 @@ class TestArriving:
             1,
         )
         again = self.stream(lm, 2, [20, 21, 22], speech)
-        seen = []
+        calls = []
         real, again._lm = again._lm, lm
         again._forward = lambda: (
-            seen.append(torch.cat(again._input, 1)),
-            real.step(seen[-1], again._cache)[0],
+            calls.append(torch.cat(again._input, 1)),
+            real.step(calls[-1], again._cache)[0],
         )[1]
         list(again.speak(iter([30, 31])))
-        assert torch.equal(seen[0], whole)
+        assert torch.equal(calls[0], whole)
 
 
 def test_what_the_flow_does_not_hear_is_drawn_all_the_same():
@@ -168,15 +168,15 @@ def test_int8_is_near():
     state = as_speech_lm(published())
     exact, quick = Qwen2LM.of(DIMS, state), Int8Lm(DIMS, weights.qwen2(DIMS, state))
     x = exact.prefill_embeddings(TEXT, PROMPT_SPEECH)
-    wanted, found = (
+    expected, result = (
         exact.step(x, exact.prefix(PROMPT_TEXT).fork()),
         quick.step(
             quick.prefill_embeddings(TEXT, PROMPT_SPEECH), quick.prefix(PROMPT_TEXT).fork(0)
         ),
     )
     assert (
-        found.shape == (1, CODES + 200)
-        and (found - wanted).square().mean().sqrt() < 0.05 * wanted.std()
+        result.shape == (1, CODES + 200)
+        and (result - expected).square().mean().sqrt() < 0.05 * expected.std()
     )
     assert all(i < CODES for i in speak(quick, 4))
 
@@ -192,11 +192,11 @@ def test_the_graphs_of_the_second_generation_draw_the_same_ids():
         past,
         SamplingRequest(5, 2 * len(TEXT), 20 * len(TEXT)),
     )
-    drawn, over = [], False
+    drawn_ids, over = [], False
     while not over:
-        (spoken,) = static.decode([past], 4)
-        drawn, over = drawn + spoken.ids, spoken.over
-    assert drawn == speak(lm, 5)
+        (output,) = static.decode([past], 4)
+        drawn_ids, over = drawn_ids + output.ids, output.over
+    assert drawn_ids == speak(lm, 5)
 
 
 def test_marks_must_be_among_the_rows():

@@ -133,15 +133,15 @@ def test_what_is_kept_does_not_grow(vocoder, mel):
     assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("what", ["phase", "tails", "source", "spectrum"])
-def test_a_wrong_past_shows(vocoder, mel, what):
+@pytest.mark.parametrize("fault", ["phase", "tails", "source", "spectrum"])
+def test_a_wrong_past_shows(vocoder, mel, fault):
     state = WaveStream(vocoder, None)
     out = [state.push(mel[:50])]
-    if what == "phase":
+    if fault == "phase":
         state.cycles = (state.cycles + 0.3) % 1
-    elif what == "tails":
+    elif fault == "tails":
         state.tails._tails.clear()
-    elif what == "source":
+    elif fault == "source":
         state.source = torch.zeros_like(state.source)
     else:
         state.spectrum = torch.zeros_like(state.spectrum)
@@ -163,14 +163,14 @@ def test_it_rises_from_nothing_in_the_first_samples_only(vocoder, mel, hops):
 
 def test_streams_do_not_meet(vocoder, mel):
     alone = torch.cat(pushed(WaveStream(vocoder, fixed_noise().at), mel, [50]))
-    one, two, parts = (
+    first, second, parts = (
         WaveStream(vocoder, fixed_noise().at),
         WaveStream(vocoder, fixed_noise().at),
         [],
     )
     for at in (0, 50, 100):
-        two.push(mel[at : at + 50].flip(0))
-        parts.append(one.push(mel[at : at + 50], final=at == 100))
+        second.push(mel[at : at + 50].flip(0))
+        parts.append(first.push(mel[at : at + 50], final=at == 100))
     assert torch.equal(torch.cat(parts), alone)
 
 

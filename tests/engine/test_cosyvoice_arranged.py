@@ -27,7 +27,7 @@ needs_units = pytest.mark.skipif(
 )
 
 
-def spoken(flow) -> torch.Tensor:
+def synthesise(flow) -> torch.Tensor:
     voice, ids = VoiceState.of(flow, *voice_of(50), ahead=ids_of(3)), ids_of(90)
     state = voice.begin()
     return torch.cat([state.step(ids[:n]) for n in (28, 53)] + [state.step(ids, True)])
@@ -57,8 +57,8 @@ def test_an_fp32_flow_is_arranged_and_speaks_as_with_plain_matrices(monkeypatch)
     assert sum(isinstance(m, PrepackedLinear) for m in flow.decoder.estimator.modules()) > 20
     for place in (mkldnn_linear, conv):
         monkeypatch.setattr(place, "fits", lambda weight: False)
-    expected, got = spoken(small_flow(torch.float32)), spoken(flow)
-    assert 10 * torch.log10(expected.square().mean() / (got - expected).square().mean()) > 100
+    expected, actual = synthesise(small_flow(torch.float32)), synthesise(flow)
+    assert 10 * torch.log10(expected.square().mean() / (actual - expected).square().mean()) > 100
 
 
 def test_a_language_model_in_fp32_has_its_wide_matrices_columns_first_and_the_same_scores():
@@ -90,8 +90,8 @@ def test_a_language_model_in_bf16_is_arranged_and_has_the_same_scores():
         Qwen2LM.of(DIMS, {k: v.bfloat16().float() for k, v in state.items()}),
         list(range(7)),
     )
-    got, expected = (x.step(x.prefill_embeddings(ids, ids), x.new_cache()) for x in (lm, plain))
-    assert 10 * torch.log10(expected.square().mean() / (got - expected).square().mean()) > 30
+    actual, expected = (x.step(x.prefill_embeddings(ids, ids), x.new_cache()) for x in (lm, plain))
+    assert 10 * torch.log10(expected.square().mean() / (actual - expected).square().mean()) > 30
 
 
 @needs_units
@@ -130,8 +130,8 @@ def test_the_flow_speaks_as_with_plain_matrices_and_keeps_them_once(monkeypatch)
         monkeypatch.setattr(place, "fits", lambda weight: False)
     plain = small_flow(torch.bfloat16)
     assert not any(isinstance(m, PrepackedLinear) for m in plain.modules())
-    expected, got = (
-        spoken(plain),
-        spoken(flow),
+    expected, actual = (
+        synthesise(plain),
+        synthesise(flow),
     )  # sizes as small as these go to another kernel; at full size the bits are equal
-    assert 10 * torch.log10(expected.square().mean() / (got - expected).square().mean()) > 30
+    assert 10 * torch.log10(expected.square().mean() / (actual - expected).square().mean()) > 30

@@ -32,8 +32,8 @@ def test_schedule_aligns_the_prompt_once_and_grows():
     assert schedule(20, 10) == [Call(20, 0, True)]
     assert schedule(28, 0) == [Call(28, 0, False), Call(28, 25, True)]
     assert schedule(27, 0) == [Call(27, 0, True)]
-    grown = schedule(500, 50)
-    assert [b.offset - a.offset for a, b in itertools.pairwise(grown)] == [
+    growing = schedule(500, 50)
+    assert [b.offset - a.offset for a, b in itertools.pairwise(growing)] == [
         25,
         50,
         100,
@@ -41,7 +41,7 @@ def test_schedule_aligns_the_prompt_once_and_grows():
         100,
         100,
     ]
-    assert schedule(500, 50) == grown
+    assert schedule(500, 50) == growing
 
 
 def test_speed_changes_length_by_rule():

@@ -61,7 +61,7 @@ def prompt(shared_engine, reference):
 
 
 class TestCosyVoice(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         return voices_kept()
 
 

@@ -32,7 +32,7 @@ from webui.engine.cosyvoice.registry import MODEL_SPECS, model_spec_of
 from webui.engine.registry import GENERATIONS, engine_of, is_model
 from webui.errors import NotReady
 
-NAMES = [made.engine for made in GENERATIONS.values()]
+NAMES = [results.engine for results in GENERATIONS.values()]
 TOGETHER = [(a, b) for a in NAMES for b in NAMES if a != b]
 
 
@@ -220,11 +220,11 @@ def test_what_training_codes_leave_in_a_checkpoint_changes_nothing(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_converted_files_serve_alone_under_the_same_mark(models, tmp_path, name):
-    from scripts.prewarm import convert as written
+    from scripts.prewarm import convert
 
     root, ids = own(models, name, tmp_path), torch.tensor([3, 1, 2])
     before = load(root)
-    written(root, "fp32", "torch")
+    convert(root, "fp32", "torch")
     for file in ("llm", "flow", "hift"):
         (root / f"{file}.pt").unlink()
     after = load(root)

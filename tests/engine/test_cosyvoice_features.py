@@ -35,10 +35,10 @@ def test_resampling_keeps_a_tone(from_hz, to_hz):
     def tone(rate: int) -> torch.Tensor:
         return torch.sin(2 * math.pi * 440 * torch.arange(rate) / rate)
 
-    got = resample(tone(from_hz), from_hz, to_hz)
-    assert len(got) == to_hz
+    actual = resample(tone(from_hz), from_hz, to_hz)
+    assert len(actual) == to_hz
     inner = slice(to_hz // 10, -to_hz // 10)
-    assert (got - tone(to_hz))[inner].abs().max() < 2e-3
+    assert (actual - tone(to_hz))[inner].abs().max() < 2e-3
 
 
 def test_resampling_length_is_rounded_up():

@@ -126,9 +126,9 @@ def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow,
     """The clip's last 3 ids are what the prompt's last block looks ahead at; then the first hop
     wants `first` ids and 3 more.
     """
-    given, ids, ahead = voice_of(prompt), ids_of(130), ids_of(3, seed=9) if prompt else ()
+    voice_args, ids, ahead = voice_of(prompt), ids_of(130), ids_of(3, seed=9) if prompt else ()
     blocks = Blocks.behind(prompt, first)
-    voice = VoiceState.of(flow, *given, blocks, ahead=ahead)
+    voice = VoiceState.of(flow, *voice_args, blocks, ahead=ahead)
     assert voice.done == prompt and voice.computed_frames == 2 * prompt
     state = voice.begin()
     assert state.wanted_ids == first + 3
@@ -136,7 +136,9 @@ def test_behind_a_prompt_that_ends_on_a_block_only_new_frames_are_computed(flow,
     assert state.wanted_ids == (28 if first == 10 else 53)
     state.step(ids, final=True)
     assert state.computed_frames == state.emitted_frames == 2 * len(ids)
-    hops = [torch.cat(streamed(voice.begin(), ids, given)) for given in ([1], [28, 25], [200])]
+    hops = [
+        torch.cat(streamed(voice.begin(), ids, voice_args)) for voice_args in ([1], [28, 25], [200])
+    ]
     assert all((hop - hops[0]).abs().max() < 1e-13 for hop in hops)
 
 
@@ -148,10 +150,10 @@ def test_the_block_ends_behind_a_prompt():
 
 def test_a_voice_grows_a_piece_at_a_time(flow):
     blocks = Blocks.behind(122)
-    grown, pieces = VoiceState.create(flow, *voice_of(122), blocks, ahead=[1, 2, 3]), []
-    while not grown.is_ready:
-        grown.grow()
-        pieces.append(grown.done)
+    growing, pieces = VoiceState.create(flow, *voice_of(122), blocks, ahead=[1, 2, 3]), []
+    while not growing.is_ready:
+        growing.grow()
+        pieces.append(growing.done)
     assert pieces == [72, 122]
     at_once = (
         EncoderCache(flow.dims, flow.dtype, flow.device),
@@ -159,8 +161,8 @@ def test_a_voice_grows_a_piece_at_a_time(flow):
     )
     all_ids = torch.cat([voice_of(122)[0], torch.tensor([1, 2, 3])])
     with torch.inference_mode():
-        flow.advance(all_ids, 0, False, grown.prompt_mel, grown.speaker, *at_once, blocks)
-    for piecewise, whole in zip(grown.pasts, at_once[1]):
+        flow.advance(all_ids, 0, False, growing.prompt_mel, growing.speaker, *at_once, blocks)
+    for piecewise, whole in zip(growing.pasts, at_once[1]):
         assert (piecewise.store.prefix - whole.store.data[..., :244, :]).abs().max() < 1e-13
 
 
@@ -207,15 +209,15 @@ def relative_rms(a, b):
     return ((a - b).square().mean().sqrt() / b.square().mean().sqrt()).item()
 
 
-@pytest.mark.parametrize("what", ["estimator k/v", "encoder k/v", "convolution tails"])
-def test_a_wrong_memory_shows(flow, what):
+@pytest.mark.parametrize("fault", ["estimator k/v", "encoder k/v", "convolution tails"])
+def test_a_wrong_memory_shows(flow, fault):
     ids, prompt_args = ids_of(60), voice_of(53)
     full = flow.whole(ids, *prompt_args, GRID)
     voice = VoiceState.of(flow, *prompt_args)
-    if what == "estimator k/v":
+    if fault == "estimator k/v":
         for past in voice.pasts:
             past.store.prefix = torch.zeros_like(past.store.prefix)
-    elif what == "encoder k/v":
+    elif fault == "encoder k/v":
         for store in (voice.encoder_past.low, voice.encoder_past.high):
             store.data = torch.zeros_like(store.data)
     else:
@@ -232,15 +234,17 @@ def test_interleaved_requests_are_each_alone(flow32):
     other = VoiceState.of(flow32, *voice_of(30, seed=6))
     ids = [ids_of(90, seed) for seed in (11, 12, 13)]
     voices = [shared, shared, other]
-    alone = [torch.cat(streamed(voice.begin(), one, [28, 25])) for voice, one in zip(voices, ids)]
+    alone = [
+        torch.cat(streamed(voice.begin(), first, [28, 25])) for voice, first in zip(voices, ids)
+    ]
     states = [voice.begin() for voice in voices]
     parts = [[], [], []]
     for n_ids in range(3, 90, 9):
-        for state, one, out in zip(states, ids, parts):
-            out.append(state.step(one[:n_ids]))
-    for i, (state, one, out) in enumerate(zip(states, ids, parts)):
+        for state, first, out in zip(states, ids, parts):
+            out.append(state.step(first[:n_ids]))
+    for i, (state, first, out) in enumerate(zip(states, ids, parts)):
         assert torch.allclose(
-            torch.cat([*out, state.step(one, final=True)]), alone[i], atol=2e-5, rtol=0
+            torch.cat([*out, state.step(first, final=True)]), alone[i], atol=2e-5, rtol=0
         )
 
 
@@ -248,9 +252,11 @@ def test_requests_on_two_threads_are_each_alone():
     fresh = small_flow(torch.float32)  # its position tables have yet to grow
     voice, ids = VoiceState.of(fresh, *voice_of(53)), [ids_of(300, 21), ids_of(320, 22)]
     with ThreadPoolExecutor(2) as pool:
-        beside = list(pool.map(lambda one: torch.cat(streamed(voice.begin(), one, [28, 50])), ids))
-    for one, mel in zip(ids, beside):
-        assert torch.equal(mel, torch.cat(streamed(voice.begin(), one, [28, 50])))
+        beside = list(
+            pool.map(lambda first: torch.cat(streamed(voice.begin(), first, [28, 50])), ids)
+        )
+    for first, mel in zip(ids, beside):
+        assert torch.equal(mel, torch.cat(streamed(voice.begin(), first, [28, 50])))
 
 
 def test_the_same_calls_give_the_same_bits_whatever_ran_beside(flow32):

@@ -28,18 +28,20 @@ def beside():
         yield pool
 
 
-def spoken(voice: VoiceState, ids: torch.Tensor, hops: tuple[int, ...] = (28, 53)) -> torch.Tensor:
+def synthesise(
+    voice: VoiceState, ids: torch.Tensor, hops: tuple[int, ...] = (28, 53)
+) -> torch.Tensor:
     state = voice.begin()
     return torch.cat([state.step(ids[:n]) for n in hops] + [state.step(ids, final=True)])
 
 
 def test_rows_apart_give_the_frames_of_rows_together(flow, beside):
     voice, ids = VoiceState.of(flow, *voice_of(53)), ids_of(84)
-    together = spoken(voice, ids)
+    together = synthesise(voice, ids)
     flow.decoder.beside = beside
-    assert torch.allclose(spoken(voice, ids), together, rtol=0, atol=1e-10)
+    assert torch.allclose(synthesise(voice, ids), together, rtol=0, atol=1e-10)
     assert torch.allclose(
-        spoken(VoiceState.of(flow, *voice_of(53)), ids), together, rtol=0, atol=1e-10
+        synthesise(VoiceState.of(flow, *voice_of(53)), ids), together, rtol=0, atol=1e-10
     ), "the voice itself too"
 
 
@@ -50,7 +52,7 @@ def test_each_core_gets_a_row(flow, beside):
             (threading.current_thread().name.startswith("beside"), len(inputs[0]))
         )
     )
-    spoken(VoiceState.of(flow, *voice_of(53)), ids_of(84))
+    synthesise(VoiceState.of(flow, *voice_of(53)), ids_of(84))
     assert calls and {rows for _, rows in calls} == {1}
     assert sum(is_beside for is_beside, _ in calls) * 2 == len(calls)
 
@@ -76,8 +78,8 @@ def test_a_row_that_fails_leaves_when_the_other_has_ended(flow, beside):
 
 def test_memory_of_an_ended_request_serves_the_next_and_leaks_nothing_into_it(flow):
     voice, ids = VoiceState.of(flow, *voice_of(53)), ids_of(84)
-    fresh = spoken(voice, ids)
-    spoken(voice, (ids + 7) % 90)
+    fresh = synthesise(voice, ids)
+    synthesise(voice, (ids + 7) % 90)
     state = voice.begin()
     state.step(ids[:28])
     used = {past.store.data.data_ptr() for past in state.pasts}

@@ -70,26 +70,26 @@ class Watched(TorchDispatchMode):
 
 
 def lm_works():
-    made = CapturedLM(tiny(dtype=torch.float32), RULE, SIZES)
-    return {size: partial(made.decode_step, *size) for size in ((1, 24), (4, 160))}
+    captured = CapturedLM(tiny(dtype=torch.float32), RULE, SIZES)
+    return {size: partial(captured.decode_step, *size) for size in ((1, 24), (4, 160))}
 
 
 def flow_works():
-    made = CapturedFlow(
+    captured = CapturedFlow(
         small_flow(torch.float32),
         FlowSizes(ids=(12, 28), batches=(1, 2), reaches=(64,), units=100, slots=4),
     )
-    return {size: partial(made.hop, *size) for size in ((12, 1, 64), (28, 2, 64))}
+    return {size: partial(captured.hop, *size) for size in ((12, 1, 64), (28, 2, 64))}
 
 
 def hop_works():
-    made = CapturedHops(cosyvoice1_small.small_flow(torch.float32), HopSizes((256,), (1, 2)))
-    return {size: partial(made.hop, *size) for size in ((256, 1), (256, 2))}
+    captured = CapturedHops(cosyvoice1_small.small_flow(torch.float32), HopSizes((256,), (1, 2)))
+    return {size: partial(captured.hop, *size) for size in ((256, 1), (256, 2))}
 
 
 def vocoder_works():
-    made = CapturedVocoder(small_vocoder())
-    return {size: partial(made.windows, *size) for size in ((20, 1), (50, 2))}
+    captured = CapturedVocoder(small_vocoder())
+    return {size: partial(captured.windows, *size) for size in ((20, 1), (50, 2))}
 
 
 @pytest.mark.parametrize("works", [lm_works, flow_works, hop_works, vocoder_works])

@@ -55,58 +55,60 @@ def stages_of(model):
 
 
 @pytest.fixture(scope="module")
-def both():
+def model_pair():
     torch.set_num_threads(1)
-    told = []
+    progress = []
     plain = stages_of(random_model(SMALL, PLACE))
     fast = stages_of(
-        captured(random_model(SMALL, PLACE), lambda *words: told.append(words), SIZES, EagerCapture)
+        captured(
+            random_model(SMALL, PLACE), lambda *words: progress.append(words), SIZES, EagerCapture
+        )
     )
-    fast.told = told
+    fast.progress = progress
     yield plain, fast
     for floor in (plain, fast):
         floor.stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
-def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(both):
+def test_speech_is_that_of_the_plain_model_and_everything_is_given_back(model_pair):
     prompt = random_voice(2.0, SMALL.codes)
-    said = []
-    for floor in both:
+    outputs = []
+    for floor in model_pair:
         voice = CachedPrompt(floor.model, prompt)
-        said.append(
+        outputs.append(
             [hear(say(floor, voice, seed, n_text=4 + seed, segments=1 + seed)) for seed in range(2)]
         )
         whos = [say(floor, voice, seed, n_text=6) for seed in range(2, 5)]
-        readers = [who.chunks() for who in whos]
+        readers = [request_state.chunks() for request_state in whos]
         firsts = [next(reader) for reader in readers]
         for reader in readers:
             reader.close()
-        said[-1] += [([], first.samples) for first in firsts]
-    for (ids, wave), (other_ids, other) in zip(*said):
+        outputs[-1] += [([], first.samples) for first in firsts]
+    for (ids, wave), (other_ids, other) in zip(*outputs):
         assert ids == other_ids
         assert wave.shape == other.shape
         # windows end elsewhere, and a random vocoder hears much further than a trained one
         # (test_cosyvoice_graphs_vocoder: 0.002)
         assert np.square(wave - other).mean() ** 0.5 < 0.1 * np.square(other).mean() ** 0.5
-    model = both[1].model
+    model = model_pair[1].model
     del voice, whos, readers
     assert until(lambda: (model.lm.slots.in_use, model.flow.units.in_use) == (0, 0))
     assert not model.lm.graphs.plain and not model.flow.graphs.plain
 
 
-def test_ids_drawn_by_the_model_are_those_drawn_here(both):
+def test_ids_drawn_by_the_model_are_those_drawn_here(model_pair):
     """Several at once, joining while others speak; and fewer turns than ids are needed for it."""
-    plain, fast = both
+    plain, fast = model_pair
     prompt = random_voice(2.0, SMALL.codes)
     voice = CachedPrompt(plain.model, prompt)
-    want = [
+    expected = [
         hear(say(plain, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0]
         for seed in range(4)
     ]
-    voice, said, before = CachedPrompt(fast.model, prompt), {}, fast.lm.graphs.replayed.copy()
+    voice, outputs, before = CachedPrompt(fast.model, prompt), {}, fast.lm.graphs.replayed.copy()
     threads = [
         threading.Thread(
-            target=lambda seed=seed: said.update(
+            target=lambda seed=seed: outputs.update(
                 {seed: hear(say(fast, voice, seed, n_text=3 + seed, segments=1 + seed % 2))[0]}
             )
         )
@@ -116,18 +118,18 @@ def test_ids_drawn_by_the_model_are_those_drawn_here(both):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [said[seed] for seed in range(4)] == want
+    assert [outputs[seed] for seed in range(4)] == expected
     assert fast.lm.max_steps > 1 == plain.lm.max_steps
     played = fast.lm.graphs.replayed - before
-    ids = sum(len(segment) for segments in want for segment in segments)
+    ids = sum(len(segment) for segments in expected for segment in segments)
     assert played.total() < ids
 
 
-def test_every_segment_has_a_seed_of_its_own_and_bounds_by_its_text(both):
+def test_every_segment_has_a_seed_of_its_own_and_bounds_by_its_text(model_pair):
     request = SpeechRequest(
         "r", "text", "v", mode="cross_lingual", segments=("one", "two three"), seed=7
     )
-    for floor in both:
+    for floor in model_pair:
         model = replace(floor.model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
         voice = CachedPrompt(model, random_voice(1.0, SMALL.codes))
         assert [
@@ -138,13 +140,13 @@ def test_every_segment_has_a_seed_of_its_own_and_bounds_by_its_text(both):
         ]
 
 
-def test_recording_is_told_in_order(both):
-    shares = [share for share, _, _ in both[1].told]
+def test_recording_is_told_in_order(model_pair):
+    shares = [share for share, _, _ in model_pair[1].progress]
     assert shares == sorted(shares) and shares[0] >= 0.82 and abs(shares[-1] - 0.9) < 1e-9
 
 
-def test_voices_may_take_half_of_the_pool(both):
-    model = both[1].model
+def test_voices_may_take_half_of_the_pool(model_pair):
+    model = model_pair[1].model
     unit = model.flow.bytes_per_unit
     assert model.voices_budget(MemoryPlan(0, 1 << 50, 0, 0, 100)) == 400 * unit
     voice = model.new_voice_state(*[(), torch.zeros(0, 80), torch.zeros(192)])
@@ -171,9 +173,9 @@ def test_sizes_follow_the_memory_that_is_free():
     [(2, 40000, 512, 2), (64, 40000, 512, 64), (64, 40000, 20, 10), (64, 1000, 64, 4),
         (64, 100, 64, 1)],
 )  # fmt: skip
-def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots, streams):
-    model = both[1].model
-    made = replace(
+def test_as_many_streams_as_there_are_places_for(model_pair, slots, units, flow_slots, streams):
+    model = model_pair[1].model
+    results = replace(
         model,
         device_config=DeviceConfig("cuda", "bf16", "test"),
         prompt_encoder=SimpleNamespace(can_hear=False),
@@ -181,41 +183,43 @@ def test_as_many_streams_as_there_are_places_for(both, slots, units, flow_slots,
         lm=SimpleNamespace(sizes=LmSizes(slots=(1, slots))),
         flow=SimpleNamespace(sizes=FlowSizes(units=units, slots=flow_slots)),
     )
-    assert made.streams == streams and both[0].model.streams == 0
+    assert results.streams == streams and model_pair[0].model.streams == 0
     engine = CosyVoiceEngine(Path("nowhere"))
-    engine._model, engine._steps, engine._first_hop = made, 10, 25
+    engine._model, engine._steps, engine._first_hop = results, 10, 25
     engine._runner = SimpleNamespace(speed=9.0)
     about = engine.describe()
     assert (about.streams, about.lanes) == (streams, min(32, streams))
 
 
-def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_computed(both):
+def test_a_sentence_without_room_behind_its_clip_is_refused_before_anything_is_computed(model_pair):
     """Slots have 512 positions here."""
-    model = replace(both[1].model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text)))
+    model = replace(
+        model_pair[1].model, tokenizer=SimpleNamespace(typed=lambda text: [1] * len(text))
+    )
     voice = CachedPrompt(model, random_voice(8.0, SMALL.codes))
     assert len(voice.prompt.speech_ids) == 200
 
-    def drawn(letters: int):
+    def build_tokens(letters: int):
         request = SpeechRequest(
             "r", "x", "v", "zero_shot", transcript="t" * 50, segments=("ok", "a" * letters), seed=7
         )
         return PromptBuilder(model, voice, request).build_lm_tokens()
 
     most = (512 - 200 - 50 - 3) // 3
-    assert len(drawn(most)) == 2
+    assert len(build_tokens(most)) == 2
     with pytest.raises(BadInput) as caught:
-        drawn(most + 1)
+        build_tokens(most + 1)
     assert caught.value.code == "too_long_sentence" and caught.value.param == "input"
     past = voice.prefix((1,) * 50).fork(0)
-    both[1].lm.start(
-        both[1].lm.prefill_embeddings([1] * most, voice.prompt.speech_ids),
+    model_pair[1].lm.start(
+        model_pair[1].lm.prefill_embeddings([1] * most, voice.prompt.speech_ids),
         past,
         SamplingRequest(7, 2 * most, 20 * most),
     )
-    assert both[1].lm.rows[past].left >= 2 * most, (
+    assert model_pair[1].lm.rows[past].left >= 2 * most, (
         "what is let in has room for the least that is said of it"
     )
-    plain = replace(both[0].model, tokenizer=model.tokenizer)
+    plain = replace(model_pair[0].model, tokenizer=model.tokenizer)
     request = SpeechRequest("r", "x", "v", "zero_shot", segments=("a" * 900,), transcript="t" * 50)
     assert PromptBuilder(plain, CachedPrompt(plain, voice.prompt), request).build_lm_tokens(), (
         "no slots, no bounds"

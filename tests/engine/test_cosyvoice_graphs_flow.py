@@ -36,9 +36,9 @@ def static(flow):
 
 
 def small(flow, sizes: FlowSizes, capture=None, store=None) -> CapturedFlow:
-    made = CapturedFlow(flow, sizes, capture, store)
-    made.record()
-    return made
+    captured = CapturedFlow(flow, sizes, capture, store)
+    captured.record()
+    return captured
 
 
 def steps(n: int, hops: list[int]) -> list[tuple[int, bool]]:
@@ -67,29 +67,29 @@ def test_a_stream_is_the_stream_of_the_dynamic_flow(flow, static, prompt, cut, h
         "early": Blocks.behind(prompt, 10),
     }[cut]
     ids, prompt_args = ids_of(137), voice_of(prompt)
-    expected, got = (
+    expected, actual = (
         VoiceState.of(flow, *prompt_args, blocks).begin(),
         VoiceState.of(static, *prompt_args, blocks).begin(),
     )
     for n_ids, final in steps(137, hops):
-        assert got.wanted_ids == expected.wanted_ids
-        a, b = got.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
+        assert actual.wanted_ids == expected.wanted_ids
+        a, b = actual.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
         assert a.shape == b.shape
         assert not len(a) or (a - b).abs().max() < 1e-5
-    assert got.emitted_frames == expected.emitted_frames == 274
-    assert got.computed_frames == expected.computed_frames
-    got.close()
+    assert actual.emitted_frames == expected.emitted_frames == 274
+    assert actual.computed_frames == expected.computed_frames
+    actual.close()
 
 
 @pytest.mark.parametrize(("prompt", "mel_frames"), [(53, 99), (60, 41), (60, 0), (30, 67)])
 def test_a_prompt_mel_of_another_length_than_its_ids(flow, static, prompt, mel_frames):
     prompt_args, ids = voice_of(prompt, mel_frames), ids_of(60)
-    expected, got = (
+    expected, actual = (
         VoiceState.of(flow, *prompt_args).begin(),
         VoiceState.of(static, *prompt_args).begin(),
     )
     for n_ids, final in steps(60, [11]):
-        a, b = got.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
+        a, b = actual.step(ids[:n_ids], final), expected.step(ids[:n_ids], final)
         assert a.shape == b.shape and (not len(a) or (a - b).abs().max() < 1e-5)
 
 
@@ -101,12 +101,14 @@ def test_a_batch_of_different_pasts_is_each_alone(flow, static, order):
         (VoiceState.of(flow, *voice_of(p, seed=p)), VoiceState.of(static, *voice_of(p, seed=p)))
         for p in (0, 27, 80)
     ]
-    running, begun = [], 0
-    while running or begun < 8:
-        while begun < 8 and len(running) < 4:
-            plain, fast = voices[begun % 3]
-            running.append((fast.begin(), plain.begin(), ids_of(40 + 9 * begun, seed=begun), [0]))
-            begun += 1
+    running, n_started = [], 0
+    while running or n_started < 8:
+        while n_started < 8 and len(running) < 4:
+            plain, fast = voices[n_started % 3]
+            running.append(
+                (fast.begin(), plain.begin(), ids_of(40 + 9 * n_started, seed=n_started), [0])
+            )
+            n_started += 1
         chosen = dice.sample(running, dice.randint(1, len(running)))
         batch = []
         for stream, _, ids, n_ids in chosen:
@@ -148,11 +150,11 @@ def test_memory_that_ends_fails_its_own_request_only(flow):
     expected = VoiceState.of(flow, *prompt_args).begin()
     voice = VoiceState.of(static, *prompt_args)
     first, second = voice.begin(), voice.begin()
-    for known in (28, 53):
-        first.step(ids[:known])
-        expected.step(ids[:known])
-    for known in (28, 53):
-        second.step(ids[:known])
+    for n_known in (28, 53):
+        first.step(ids[:n_known])
+        expected.step(ids[:n_known])
+    for n_known in (28, 53):
+        second.step(ids[:n_known])
     with pytest.raises(EngineFault) as caught:
         second.step(ids[:78])
     assert caught.value.code == "out_of_memory"
@@ -165,25 +167,28 @@ def test_memory_that_ends_fails_its_own_request_only(flow):
 
 def test_a_call_that_fails_has_done_nothing(flow, monkeypatch):
     static = small(flow, SMALL)
-    given, ids = voice_of(0), ids_of(53)
-    want, got = VoiceState.of(flow, *given).begin(), VoiceState.of(static, *given).begin()
-    got.step(ids[:28]), want.step(ids[:28])
+    voice_args, ids = voice_of(0), ids_of(53)
+    expected, actual = (
+        VoiceState.of(flow, *voice_args).begin(),
+        VoiceState.of(static, *voice_args).begin(),
+    )
+    actual.step(ids[:28]), expected.step(ids[:28])
 
     def broken(*size):
         raise RuntimeError("an illegal address")
 
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
         patched.setattr(static, "graphs", broken)
-        got.step(ids)
+        actual.step(ids)
     assert static.units.in_use == 25
-    assert (got.step(ids) - want.step(ids)).abs().max() < 1e-5
+    assert (actual.step(ids) - expected.step(ids)).abs().max() < 1e-5
 
 
 def test_a_stream_that_is_too_long_is_refused_by_name(flow):
     static = small(flow, replace(SMALL, furthest=64))
     stream = VoiceState.of(static, *voice_of(0)).begin()
-    for known in (28, 53, 78):
-        stream.step(ids_of(137)[:known])
+    for n_known in (28, 53, 78):
+        stream.step(ids_of(137)[:n_known])
     with pytest.raises(EngineFault) as caught:
         stream.step(ids_of(137)[:103])
     assert caught.value.code == "too_long"
@@ -194,26 +199,28 @@ def test_kept_rows_in_half_precision_stay_close(flow):
     static = small(flow, sizes, store=torch.float16)
     prompt_args, ids = voice_of(27), ids_of(60)
     expected = VoiceState.of(flow, *prompt_args, store=torch.float16).begin()
-    got = VoiceState.of(static, *prompt_args).begin()
+    actual = VoiceState.of(static, *prompt_args).begin()
     for n_ids, final in steps(60, [28, 25]):
-        assert (got.step(ids[:n_ids], final) - expected.step(ids[:n_ids], final)).abs().max() < 1e-4
+        assert (
+            actual.step(ids[:n_ids], final) - expected.step(ids[:n_ids], final)
+        ).abs().max() < 1e-4
     assert static.rows.dtype == torch.float16
 
 
 def test_the_solver_is_only_replayed(flow):
     """While serving, and its buffers stay where they are."""
-    recorder, seen = Recorder(), []
+    recorder, calls = Recorder(), []
     static = small(flow, replace(SMALL, units=300, reaches=(128,)), recorder)
     buffers = (static.rows, static.tails.data, static.mels, static.mu, static.cond, static.jobs)
-    kept = [t.data_ptr() for t in buffers]
-    hook = flow.decoder.estimator.register_forward_pre_hook(lambda *_: seen.append(recorder.depth))
+    addresses = [t.data_ptr() for t in buffers]
+    hook = flow.decoder.estimator.register_forward_pre_hook(lambda *_: calls.append(recorder.depth))
     voice, ids = VoiceState.of(static, *voice_of(28)), ids_of(80)
     streams = [voice.begin() for _ in range(2)]
-    for known in (28, 53, 75):
-        step_many([(stream, ids[:known], known == 75) for stream in streams])
+    for n_known in (28, 53, 75):
+        step_many([(stream, ids[:n_known], n_known == 75) for stream in streams])
     hook.remove()
-    assert len(seen) == 4 * flow.dims.euler_steps and all(seen) and not static.graphs.plain
-    assert kept == [t.data_ptr() for t in buffers]
+    assert len(calls) == 4 * flow.dims.euler_steps and all(calls) and not static.graphs.plain
+    assert addresses == [t.data_ptr() for t in buffers]
 
 
 @pytest.mark.parametrize("prompt", [0, 110])

@@ -57,11 +57,11 @@ class Outside(TorchDispatchMode):
 
     def __init__(self, recorder: Recorder):
         super().__init__()
-        self.recorder, self.seen = recorder, set()
+        self.recorder, self.operators = recorder, set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if not self.recorder.depth:
-            self.seen.add(func.overloadpacket.__name__)
+            self.operators.add(func.overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
 
 
@@ -97,29 +97,29 @@ def begin(fast: CapturedLM, prefix, seed: int, text=TEXT, prompt_speech=PROMPT_S
 def to_the_end(fast: CapturedLM, past, steps: int = 5) -> list[int]:
     out, over = [], False
     while not over:
-        (spoken,) = fast.decode([past], steps)
-        out, over = out + spoken.ids, spoken.over
+        (output,) = fast.decode([past], steps)
+        out, over = out + output.ids, output.over
     return out
 
 
 def test_scores_of_every_step_are_the_dynamic_ones(pair):
     """Behind what was prefilled, of two requests of different lengths."""
     lm, fast = pair
-    pasts, caches, said = [], [], []
+    pasts, caches, outputs = [], [], []
     for seed, text in enumerate((TEXT, TEXT[:2])):
         pasts.append(begin(fast, fast.prefix(PROMPT_TEXT), seed, text))
         caches.append(lm.prefix(PROMPT_TEXT).fork())
         reference = lm.step(lm.prefill_embeddings(text, PROMPT_SPEECH), caches[-1])
         assert torch.equal(fast.last[fast.rows[pasts[-1]].slot], reference[0])
     for _ in range(30):
-        for past, cache, spoken in zip(pasts, caches, fast.decode(pasts, 1)):
-            if spoken.ids:
-                reference = lm.step(lm.speech(spoken.ids), cache)[0]
+        for past, cache, output in zip(pasts, caches, fast.decode(pasts, 1)):
+            if output.ids:
+                reference = lm.step(lm.speech(output.ids), cache)[0]
                 row = fast.rows[past]
                 assert torch.allclose(fast.last[row.slot], reference, atol=1e-6)
                 assert row.length == cache.length == int(fast.lengths[row.slot])
-                said += spoken.ids
-    assert len(said) > 20
+                outputs += output.ids
+    assert len(outputs) > 20
 
 
 def test_greedy_through_the_seam_is_the_same_speech(pair):
@@ -164,12 +164,12 @@ def test_joins_and_leaves_at_random_steps_change_nobody(pair, order):
         if not running:
             continue
         chosen = dice.sample(running, dice.randint(1, len(running)))
-        given = fast.decode([c[2] for c in chosen], dice.randint(1, 8))
-        for (seed, text), spoken in zip([c[:2] for c in chosen], given):
-            ids_by_seed[seed] += spoken.ids
-            if spoken.over:
+        decoded = fast.decode([c[2] for c in chosen], dice.randint(1, 8))
+        for (seed, text), output in zip([c[:2] for c in chosen], decoded):
+            ids_by_seed[seed] += output.ids
+            if output.over:
                 assert ids_by_seed[seed] == expected(lm, seed, text)
-            if spoken.over or dice.random() < 0.02:
+            if output.over or dice.random() < 0.02:
                 assert ids_by_seed[seed] == expected(lm, seed, text)[: len(ids_by_seed[seed])]
                 running = [r for r in running if r[0] != seed]
         del chosen
@@ -246,15 +246,17 @@ def test_recording_leaves_no_trace_and_serving_is_replays_and_copies():
         and not fast.last.any()
         and fast.draws.done.all()
     )
-    kept, captured = [t.data_ptr() for t in buffers], fast.graphs.sizes
+    addresses, captured = [t.data_ptr() for t in buffers], fast.graphs.sizes
     prefix, pasts = fast.prefix(PROMPT_TEXT), []
     on_host = {"detach", "lift_fresh", "to", "resolve_conj", "resolve_neg", "_to_copy"}
     for seed in range(6):
         pasts.append(begin(fast, prefix, seed))
         with Outside(recorder) as outside:
             fast.decode(pasts, 3)
-        assert outside.seen - on_host <= {"select", "slice", "copy_", "zero_"}, outside.seen
-    assert kept == [t.data_ptr() for t in buffers]
+        assert outside.operators - on_host <= {"select", "slice", "copy_", "zero_"}, (
+            outside.operators
+        )
+    assert addresses == [t.data_ptr() for t in buffers]
     assert fast.graphs.sizes == captured and not fast.graphs.plain
 
 

@@ -68,10 +68,10 @@ def test_with_more_reach_the_difference_is_rounding(vocoder, mel):
 
 def test_a_window_that_both_would_choose_gives_the_same_samples(vocoder, static, mel):
     """50 frames, then 50 more: windows of 50 and 68 (here 70) frames, the same phases."""
-    ours, theirs = static.stream(3), VocoderState(vocoder, 3)
-    assert (ours.push(mel[:50]) - theirs.push(mel[:50])).abs().max() < 1e-5
-    assert relative_rms(ours.push(mel[50:100]), theirs.push(mel[50:100])) < 1e-3
-    assert (ours.emitted, ours.decoded_frames) == (theirs.emitted, 50 + 70)
+    own, other = static.stream(3), VocoderState(vocoder, 3)
+    assert (own.push(mel[:50]) - other.push(mel[:50])).abs().max() < 1e-5
+    assert relative_rms(own.push(mel[50:100]), other.push(mel[50:100])) < 1e-3
+    assert (own.emitted, own.decoded_frames) == (other.emitted, 50 + 70)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 7, 19, 22, 23, 25, 33, 49, 64, 91, 119])
@@ -101,23 +101,23 @@ def test_a_long_stream_outlives_its_buffers(vocoder, static, mel):
 @pytest.mark.parametrize("order", range(2))
 def test_a_batch_of_streams_is_each_alone(vocoder, static, mel, order):
     dice = random.Random(order)
-    running, begun, done = [], 0, 0
+    running, n_started, done = [], 0, 0
     static.graphs.replayed.clear()
-    while running or begun < 9:
-        while begun < 9 and len(running) < 4:
-            running.append((static.stream(begun), mel[begun:], [0], []))
-            begun += 1
+    while running or n_started < 9:
+        while n_started < 9 and len(running) < 4:
+            running.append((static.stream(n_started), mel[n_started:], [0], []))
+            n_started += 1
         items = []
-        for stream, mine, at, _ in running:
+        for stream, own, at, _ in running:
             hop = dice.choice([50, 50, 50, 24])
-            items.append((stream, mine[at[0] : at[0] + hop], at[0] + hop >= len(mine)))
+            items.append((stream, own[at[0] : at[0] + hop], at[0] + hop >= len(own)))
             at[0] += hop
-        for samples, (stream, mine, _, out), (_, _, final) in zip(
+        for samples, (stream, own, _, out), (_, _, final) in zip(
             static.push_many(items), list(running), items
         ):
             out.append(samples)
             if final:
-                assert relative_rms(torch.cat(out), vocoder.whole(mine, stream.seed)) < 3e-3
+                assert relative_rms(torch.cat(out), vocoder.whole(own, stream.seed)) < 3e-3
                 running = [r for r in running if r[0] is not stream]
                 done += 1
     assert done == 9 and any(batch > 1 for _, batch in static.graphs.replayed)
@@ -156,22 +156,22 @@ def test_the_inverse_transform_is_torchs():
 
 @pytest.mark.parametrize("hops", [[50], [20, 30, 50], [1, 7, 26, 200]], ids=str)
 def test_windows_reach_far_enough_and_whole_hops_are_replayed(static, mel, hops, monkeypatch):
-    seen, decode, reach = [], static._decode, static.reach
+    calls, decode, reach = [], static._decode, static.reach
 
     def watched(length, group):
         for wave, ready, _ in group:
             end = wave.first + len(wave.mel)
             assert end - length in (0, *range(wave.start, wave.emitted - reach.left + 1))
-            seen.append((length, end - ready))
+            calls.append((length, end - ready))
         decode(length, group)
 
     monkeypatch.setattr(static, "_decode", watched)
     plain = static.graphs.plain.total()
     long = torch.cat([mel, mel, mel])
     pushed(static.stream(1), long, hops)
-    assert {held for _, held in seen[1:-1]} <= {reach.right} and seen[0][1] == reach.first_right
+    assert {right for _, right in calls[1:-1]} <= {reach.right} and calls[0][1] == reach.first_right
     if hops == [50]:
-        assert {length for length, _ in seen} <= {50, 70} and static.graphs.plain.total() == plain
+        assert {length for length, _ in calls} <= {50, 70} and static.graphs.plain.total() == plain
 
 
 def test_lengths_too_short_for_their_surroundings_are_refused(vocoder):
@@ -198,7 +198,7 @@ def test_serving_is_replays_and_copies(mel):
         "resolve_conj",
         "resolve_neg",
     }  # noise in, samples out
-    assert outside.seen - on_host <= {
+    assert outside.operators - on_host <= {
         "cat",  # the frames that a stream remembers
         "clone",
         "new_zeros",
@@ -211,5 +211,5 @@ def test_serving_is_replays_and_copies(mel):
         "reshape",
         "_unsafe_view",
         "unbind",
-    }, outside.seen
+    }, outside.operators
     assert addresses == [t.data_ptr() for t in buffers] and not static.graphs.plain

@@ -49,13 +49,13 @@ def random_state(dims: LmDims = DIMS) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, np.ndarray]:
+def arrays() -> dict[str, np.ndarray]:
     return weights.qwen2(DIMS, random_state())
 
 
 @pytest.fixture
-def lm(made) -> Int8Lm:
-    return Int8Lm(DIMS, made)
+def lm(arrays) -> Int8Lm:
+    return Int8Lm(DIMS, arrays)
 
 
 def speak(lm: Int8Lm, seed: int, text=TEXT) -> list[int]:
@@ -73,16 +73,16 @@ class TestNumbers:
             (exact.step(exact.speech([i]), pasts[0]), lm.step(lm.speech([i]), pasts[1]))
             for i in range(40)
         ]
-        wanted, found = (torch.cat(rows) for rows in zip(*pairs, strict=True))
-        difference = found - wanted
-        relative = difference.square().mean().sqrt() / wanted.std()
-        divergence = (wanted.exp() * (wanted - found)).sum(-1)
+        expected, result = (torch.cat(rows) for rows in zip(*pairs, strict=True))
+        difference = result - expected
+        relative = difference.square().mean().sqrt() / expected.std()
+        divergence = (expected.exp() * (expected - result)).sum(-1)
         print(
             f"int8 and fp32: log-probabilities differ by {difference.abs().max():.3f} at most,"
             f" {relative:.4f} of their spread; KL {divergence.max():.5f} at most"
         )
         assert relative < 0.03 and divergence.max() < 0.01
-        assert torch.allclose(found.exp().sum(-1), torch.ones(len(found)), atol=1e-4)
+        assert torch.allclose(result.exp().sum(-1), torch.ones(len(result)), atol=1e-4)
 
     def test_a_weight_is_off_by_half_a_scale_at_most(self):
         weight = np.random.default_rng(0).normal(size=(7, BLOCK + 5)).astype(np.float32)
@@ -108,8 +108,8 @@ class TestNumbers:
         ).square().mean().sqrt() / alone.std() < 0.02  # two ways to scale the same numbers
 
 
-def snr_db(exact: torch.Tensor, found: torch.Tensor) -> float:
-    return float(10 * torch.log10(exact.square().sum() / (found - exact).square().sum()))
+def snr_db(exact: torch.Tensor, result: torch.Tensor) -> float:
+    return float(10 * torch.log10(exact.square().sum() / (result - exact).square().sum()))
 
 
 def threads_of(lm: Int8Lm) -> list[int]:
@@ -118,9 +118,9 @@ def threads_of(lm: Int8Lm) -> list[int]:
     ]
 
 
-def test_steps_which_wait_for_memory_and_openings_which_compute_have_threads_of_their_own(made):
-    assert threads_of(Int8Lm(DIMS, made, threads=1, passage_threads=2)) == [1, 2]
-    assert threads_of(Int8Lm(DIMS, made, threads=3, passage_threads=1)) == [3, 1]
+def test_steps_which_wait_for_memory_and_openings_which_compute_have_threads_of_their_own(arrays):
+    assert threads_of(Int8Lm(DIMS, arrays, threads=1, passage_threads=2)) == [1, 2]
+    assert threads_of(Int8Lm(DIMS, arrays, threads=3, passage_threads=1)) == [3, 1]
 
 
 class TestBf16:
@@ -266,7 +266,7 @@ class TestPasts:
         assert torch.allclose(lm.step_many([5] * len(pasts), pasts), alone, atol=1e-5)
 
     def test_text_that_is_still_arriving(self, lm):
-        spoken = [
+        output = [
             list(
                 TextStream(lm, lm.new_cache(), PROMPT_TEXT, PROMPT_SPEECH, Sampler(5)).speak(
                     iter(TEXT * 3)
@@ -274,4 +274,4 @@ class TestPasts:
             )
             for _ in range(2)
         ]
-        assert spoken[0] == spoken[1] and len(spoken[0]) > 10
+        assert output[0] == output[1] and len(output[0]) > 10

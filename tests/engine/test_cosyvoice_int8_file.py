@@ -44,11 +44,11 @@ def model(small_model, tmp_path):
 
 def conversions(root, dims=None) -> int:
     """Loads, and tells how often it had to convert."""
-    told = []
-    loaded = converted.load(root, dims or read_spec(root).lm, told.append)
+    messages = []
+    loaded = converted.load(root, dims or read_spec(root).lm, messages.append)
     scores = Int8Lm(dims or read_spec(root).lm, loaded)
     assert torch.isfinite(scores.step(scores.prefill_embeddings([1, 2]), scores.new_cache())).all()
-    return told.count(1.0)
+    return messages.count(1.0)
 
 
 class TestFile:
@@ -102,7 +102,7 @@ class TestFile:
         monkeypatch.setattr(
             converted,
             "write_checked",
-            lambda *given: (_ for _ in ()).throw(PermissionError(13, "Permission denied")),
+            lambda *args: (_ for _ in ()).throw(PermissionError(13, "Permission denied")),
         )
         assert [conversions(model), conversions(model)] == [1, 1]
         assert "in memory" in caplog.text
@@ -136,10 +136,10 @@ class TestFile:
             " read_spec(root).lm;lm = runtime.Int8Lm(dims, converted.load(root, dims));"
             " print(lm.step(lm.prefill_embeddings([1]), lm.new_cache()).shape)"
         )
-        told = subprocess.run(
+        message = subprocess.run(
             [sys.executable, "-c", code, model], capture_output=True, text=True, timeout=120
         )
-        assert "torch.Size" in told.stdout, told.stderr
+        assert "torch.Size" in message.stdout, message.stderr
 
 
 class TestPlace:
@@ -173,8 +173,8 @@ class TestPlace:
             and processor("auto", 3, self.ALL, 2).threads == 3
         )
         settings = load([], {"KAIKOU_ENGINE_THREADS": "3", "KAIKOU_PRECISION": "int8"})
-        told = cosyvoice_arguments(settings, first_model(settings).path)
-        assert (told["threads"], told["precision"]) == (3, "int8")
+        message = cosyvoice_arguments(settings, first_model(settings).path)
+        assert (message["threads"], message["precision"]) == (3, "int8")
 
     @pytest.mark.parametrize(("cores", "expected"), [(1, [1, 1]), (2, [1, 2]), (8, [1, 2])])
     def test_an_opening_has_two_cores_where_they_are(self, model, monkeypatch, cores, expected):
@@ -192,13 +192,15 @@ class TestPlace:
         )
 
     def test_the_model_loads_with_it_and_the_plan_counts_it(self, model):
-        told = []
+        messages = []
         place = DeviceConfig("cpu", "fp32", "test", INT8)
-        loaded = CosyVoice2.load(model, place, lambda share, en, zh: told.append((share, en, zh)))
-        assert isinstance(loaded.lm, Int8Lm) and any(
-            "int8" in en and "int8" in zh for _, en, zh in told
+        loaded = CosyVoice2.load(
+            model, place, lambda share, en, zh: messages.append((share, en, zh))
         )
-        assert [share for share, *_ in told] == sorted(share for share, *_ in told)
+        assert isinstance(loaded.lm, Int8Lm) and any(
+            "int8" in en and "int8" in zh for _, en, zh in messages
+        )
+        assert [share for share, *_ in messages] == sorted(share for share, *_ in messages)
         torch_place = DeviceConfig("cpu", "fp32", "test")
         flow_and_vocoder = sum((model / f"{name}.pt").stat().st_size for name in ("flow", "hift"))
         assert plan(SPEC, loaded.spec, model, place).weights == flow_and_vocoder + converted.memory(
@@ -214,9 +216,9 @@ class TestPlace:
 
 
 def test_prewarm_leaves_the_int8_form_to_the_start(model):
-    from scripts.prewarm import convert as written
+    from scripts.prewarm import convert
 
-    written(model, "fp32", INT8)
+    convert(model, "fp32", INT8)
     assert {p.name for p in model.glob("kaikou*")} == {
         "kaikou-flow-fp32.safetensors",
         "kaikou-hift-fp32.safetensors",

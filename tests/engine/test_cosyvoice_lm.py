@@ -96,9 +96,9 @@ def test_interleaved_requests_equal_each_alone_and_the_prefix_stays():
     ]
     together = [[], []]
     while running[0] or running[1]:
-        for i, one in enumerate(running):
-            chosen = next(one, None) if one else None
-            running[i] = one if chosen is not None else None
+        for i, stream in enumerate(running):
+            chosen = next(stream, None) if stream else None
+            running[i] = stream if chosen is not None else None
             together[i] += [] if chosen is None else [chosen]
     assert together == alone and alone[0] != alone[1]
     assert prefix.length == 1 + len(PROMPT_TEXT)
@@ -160,9 +160,9 @@ def test_closing_stops_the_work(monkeypatch):
 def test_rows_of_a_batch_do_not_see_each_other():
     lm = tiny()
     a, b = lm.text([1, 2, 3, 4]), lm.text([9, 8, 7, 6])
-    both = lm.forward(torch.cat([a, b]), lm.new_cache(batch=2))
-    assert torch.allclose(both[:1], lm.forward(a, lm.new_cache()), atol=1e-12)
-    assert torch.allclose(both[1:], lm.forward(b, lm.new_cache()), atol=1e-12)
+    batch_scores = lm.forward(torch.cat([a, b]), lm.new_cache(batch=2))
+    assert torch.allclose(batch_scores[:1], lm.forward(a, lm.new_cache()), atol=1e-12)
+    assert torch.allclose(batch_scores[1:], lm.forward(b, lm.new_cache()), atol=1e-12)
 
 
 def test_half_precision_keeps_the_favourite():

@@ -99,14 +99,14 @@ def test_silence_is_put_behind_the_clip_before_tokens_mel_and_embedding(maker, s
     exact = PromptEncoder(small_model, TextTokenizer(small_model), PromptEncoderConfig(tail_s=0))
     sound = clip(3)
     padded = np.concatenate([sound, np.zeros(round(TAIL_S * RATE), np.float32)])
-    ours, theirs, bare = (
+    own, other, bare = (
         maker.voice(sound, RATE),
         exact.voice(padded, RATE),
         exact.voice(sound, RATE),
     )
-    assert ours.speech_ids == theirs.speech_ids and len(ours.speech_ids) == len(bare.speech_ids) + 5
-    assert ours.mel.equal(theirs.mel) and ours.vector.equal(theirs.vector)
-    assert not ours.vector.equal(bare.vector)
+    assert own.speech_ids == other.speech_ids and len(own.speech_ids) == len(bare.speech_ids) + 5
+    assert own.mel.equal(other.mel) and own.vector.equal(other.vector)
+    assert not own.vector.equal(bare.vector)
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_onnx_files_that_cannot_be_used_are_named(small_model, tmp_path, name, d
         "campplus.onnx": "speech_tokenizer_v2.onnx",
         "speech_tokenizer_v2.onnx": "campplus.onnx",
     }
-    for each in replacements:
-        shutil.copy(small_model / each, tmp_path / each)
+    for item in replacements:
+        shutil.copy(small_model / item, tmp_path / item)
     path = tmp_path / name
     data = path.read_bytes()
     if damage == "other":

@@ -35,13 +35,13 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
         alone[seed] = hear(say(quiet, voice, seed, n_text=4 + seed % 3, segments=1 + seed % 2))
     assert set(quiet.lm.batches) == {1}
 
-    busy, rng, got = floor(), random.Random(count), {}
+    busy, rng, results = floor(), random.Random(count), {}
     voice = CachedPrompt(busy.model, prompt)
 
     def listener(seed: int, after: int) -> None:
         while len(busy.lm.batches) < after and not done.is_set():
             tick.wait(0.005)
-        got[seed] = hear(say(busy, voice, seed, n_text=4 + seed % 3, segments=1 + seed % 2))
+        results[seed] = hear(say(busy, voice, seed, n_text=4 + seed % 3, segments=1 + seed % 2))
 
     def leaver(seed: int, after: int) -> None:
         while len(busy.lm.batches) < after and not done.is_set():
@@ -66,8 +66,8 @@ def test_streams_that_join_and_leave_at_random_speak_as_each_does_alone(floor, p
     for person in people:
         person.join(60)
     for seed in range(count):
-        assert got[seed][0] == alone[seed][0], f"tokens of {seed}"
-        assert np.array_equal(got[seed][1], alone[seed][1])
+        assert results[seed][0] == alone[seed][0], f"tokens of {seed}"
+        assert np.array_equal(results[seed][1], alone[seed][1])
     assert max(busy.lm.batches) >= 2, "they did step together"
     assert busy.lm.threads == {"cosyvoice-tokens"}
     assert until(lambda: not busy.stages.scheduler.speaking)
@@ -82,13 +82,13 @@ def test_the_first_flow_call_needs_the_first_hop_and_its_look_ahead_and_no_step_
     rig.stages.prepare(voice)
     hold_event, flowed = threading.Event(), threading.Event()
 
-    def asked(module, inputs) -> None:
+    def on_flow_call(module, inputs) -> None:
         calls.append(
             len(inputs[0]) * inputs[0].shape[1]
         )  # both guidance rows of a frame, in one call or in two
         flowed.set()
 
-    hook = rig.model.flow.decoder.estimator.register_forward_pre_hook(asked)
+    hook = rig.model.flow.decoder.estimator.register_forward_pre_hook(on_flow_call)
     request.addfinalizer(hook.remove)
     request_state = say(rig, voice, 3, most=60)
     source = request_state.segments[0].source

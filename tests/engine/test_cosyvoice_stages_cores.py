@@ -24,11 +24,11 @@ def test_the_language_model_steps_aside_while_a_first_piece_is_made(floor, promp
     voice = CachedPrompt(rig.model, prompt)
     rig.stages.prepare(voice)
 
-    def asked(module, inputs) -> None:
+    def on_flow_call(module, inputs) -> None:
         threading.Event().wait(0.02)
         steps.append(len(rig.lm.batches))
 
-    hook = rig.model.flow.decoder.estimator.register_forward_pre_hook(asked)
+    hook = rig.model.flow.decoder.estimator.register_forward_pre_hook(on_flow_call)
     request.addfinalizer(hook.remove)
     chunks = list(say(rig, voice, 3, most=100).chunks())
     during = steps[9] - steps[0]  # the first piece asks at least once for each of ten steps

@@ -39,10 +39,10 @@ class Spoilt:
         return len(history) % 50
 
 
-def spoilt(told, voice, seed: int, at: int, error: Exception) -> RequestState:
+def spoilt(rig, voice, seed: int, at: int, error: Exception) -> RequestState:
     request = SamplingRequest(seed, 60, 200, Spoilt(at, error))
     return utterance(
-        told, voice, [LMTokens(told.lm, lambda: voice.prefix(()), texts(30, 1), (), request)], seed
+        rig, voice, [LMTokens(rig.lm, lambda: voice.prefix(()), texts(30, 1), (), request)], seed
     )
 
 
@@ -58,105 +58,105 @@ def samplers(monkeypatch):
 
 @pytest.mark.parametrize("at", [0, 20])
 def test_what_fails_in_one_request_ends_that_request_only(floor, prompt, at):
-    told = floor()
-    voice = CachedPrompt(told.model, prompt)
-    alone = hear(say(told, voice, 7))
-    bad, good, heard = spoilt(told, voice, 8, at, ZeroDivisionError()), say(told, voice, 7), []
-    neighbour = threading.Thread(target=lambda: heard.append(hear(good)))
+    rig = floor()
+    voice = CachedPrompt(rig.model, prompt)
+    alone = hear(say(rig, voice, 7))
+    bad, good, outputs = spoilt(rig, voice, 8, at, ZeroDivisionError()), say(rig, voice, 7), []
+    neighbour = threading.Thread(target=lambda: outputs.append(hear(good)))
     neighbour.start()
     with pytest.raises(EngineFault) as error:
         list(bad.chunks())
     assert error.value.code == "fault" and error.value.zh
     neighbour.join(30)
-    assert heard[0][0] == alone[0] and np.array_equal(heard[0][1], alone[1])
-    assert not told.broken
+    assert outputs[0][0] == alone[0] and np.array_equal(outputs[0][1], alone[1])
+    assert not rig.broken
     with pytest.raises(BadInput):
-        list(spoilt(told, voice, 9, at, BadInput(Message("So.", "这样。"))).chunks())
+        list(spoilt(rig, voice, 9, at, BadInput(Message("So.", "这样。"))).chunks())
 
 
 def test_a_step_that_fails_for_many_is_taken_one_by_one(floor, prompt):
-    told = floor()
-    voice = CachedPrompt(told.model, prompt)
-    alone = {seed: hear(say(told, voice, seed)) for seed in (1, 2, 3)}
+    rig = floor()
+    voice = CachedPrompt(rig.model, prompt)
+    alone = {seed: hear(say(rig, voice, seed)) for seed in (1, 2, 3)}
     broken = set()
 
     def decode_batch(pasts, steps=1):
         if len(pasts) > 1 or pasts[0] in broken:
             broken.update(pasts[:1] if len(broken) < 1 else [])
             raise RuntimeError("no")
-        return told.lm.lm.decode(pasts, steps)
+        return rig.lm.lm.decode(pasts, steps)
 
-    told.lm.decode = decode_batch
-    got, together = {}, threading.Barrier(3)
+    rig.lm.decode = decode_batch
+    results, together = {}, threading.Barrier(3)
 
     def listen(seed):
         together.wait()
         try:
-            got[seed] = hear(say(told, voice, seed))
+            results[seed] = hear(say(rig, voice, seed))
         except EngineFault as error:
-            got[seed] = error
+            results[seed] = error
 
     people = [threading.Thread(target=listen, args=(seed,)) for seed in alone]
     [p.start() for p in people]
     [p.join(30) for p in people]
-    failed = [seed for seed in alone if isinstance(got[seed], EngineFault)]
-    assert len(failed) <= 1 and not told.broken
-    assert all(got[seed][0] == alone[seed][0] for seed in alone if seed not in failed)
+    failed = [seed for seed in alone if isinstance(results[seed], EngineFault)]
+    assert len(failed) <= 1 and not rig.broken
+    assert all(results[seed][0] == alone[seed][0] for seed in alone if seed not in failed)
 
 
 def test_sound_that_fails_and_memory_that_is_full_end_their_request(floor, prompt, monkeypatch):
-    told = floor()
-    voice, seen = CachedPrompt(told.model, prompt), []
-    told.stages.prepare(voice)
-    advance = type(told.model.flow).advance_many
+    rig = floor()
+    voice, calls = CachedPrompt(rig.model, prompt), []
+    rig.stages.prepare(voice)
+    advance = type(rig.model.flow).advance_many
 
-    def full(self, *given, **named):
-        seen.append(1)
-        if len(seen) == 2:
+    def full(self, *args, **named):
+        calls.append(1)
+        if len(calls) == 2:
             raise torch.OutOfMemoryError("full")
-        return advance(self, *given, **named)
+        return advance(self, *args, **named)
 
-    monkeypatch.setattr(type(told.model.flow), "advance_many", full)
-    stream = say(told, voice, 4, most=100).chunks()
+    monkeypatch.setattr(type(rig.model.flow), "advance_many", full)
+    stream = say(rig, voice, 4, most=100).chunks()
     with pytest.raises(EngineFault) as error:
         list(stream)
     assert (
         error.value.code == "out_of_memory"
-        and len(hear(say(told, voice, 4, most=40))[1]) == 40 * 960
+        and len(hear(say(rig, voice, 4, most=40))[1]) == 40 * 960
     )
 
 
 @pytest.mark.parametrize("stage", ["tokens", "sound"])
 def test_a_stage_that_breaks_ends_everybody_with_a_reason_and_nothing_hangs(floor, prompt, stage):
-    told = floor()
-    voice = CachedPrompt(told.model, prompt)
-    running = say(told, voice, 1, most=900).chunks()
+    rig = floor()
+    voice = CachedPrompt(rig.model, prompt)
+    running = say(rig, voice, 1, most=900).chunks()
     next(running)
 
     def broken(*_):
         raise MemoryError
 
     if stage == "tokens":
-        told.stages.lm_worker._tell = broken
+        rig.stages.lm_worker._tell = broken
     else:
-        told.stages.audio_worker._count = broken
-        told.stages.audio_worker._fail = broken
+        rig.stages.audio_worker._count = broken
+        rig.stages.audio_worker._fail = broken
     with pytest.raises(EngineFault) as error:
         list(running)
     assert error.value.code == "engine_broken"
-    until(lambda: told.broken)  # told after the readers are
-    assert [e.code for e in told.broken] == ["engine_broken"]
+    until(lambda: rig.broken)  # told after the readers are
+    assert [e.code for e in rig.broken] == ["engine_broken"]
     with pytest.raises(EngineFault):
-        next(say(told, voice, 2).chunks())
+        next(say(rig, voice, 2).chunks())
     with pytest.raises(EngineFault):
-        told.stages.prepare(CachedPrompt(told.model, prompt))
+        rig.stages.prepare(CachedPrompt(rig.model, prompt))
 
 
 def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
     from webui.engine.cosyvoice.llm.streaming_input import TextStream
 
-    told = floor()
-    voice, more, lm = CachedPrompt(told.model, prompt), threading.Event(), told.lm
+    rig = floor()
+    voice, more, lm = CachedPrompt(rig.model, prompt), threading.Event(), rig.lm
 
     def arriving(wait: bool):
         yield from texts(12, 5)
@@ -174,21 +174,21 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
                 Sampler(3, never=lm.dims.forbidden_ids(lm.dims.end, lm.dims.fill)),
             ),
             arriving(wait),
-            told.stages.scheduler.lock,
-            told.stages.scheduler.ids_wanted.notify,
+            rig.stages.scheduler.lock,
+            rig.stages.scheduler.ids_wanted.notify,
         )
-        return utterance(told, voice, [source], 50)
+        return utterance(rig, voice, [source], 50)
 
     expected = hear(slow(False))
-    waiting, got = slow(True), []
-    listener = threading.Thread(target=lambda: got.append(hear(waiting)))
+    waiting, results = slow(True), []
+    listener = threading.Thread(target=lambda: results.append(hear(waiting)))
     listener.start()
     for seed in range(3):
-        assert len(hear(say(told, voice, seed, most=60))[1]) == 60 * 960
-    assert not got
+        assert len(hear(say(rig, voice, seed, most=60))[1]) == 60 * 960
+    assert not results
     more.set()
     listener.join(30)
-    assert got[0][0] == expected[0] and np.array_equal(got[0][1], expected[1])
+    assert results[0][0] == expected[0] and np.array_equal(results[0][1], expected[1])
 
     def fails():
         yield from texts(6, 5)
@@ -197,11 +197,11 @@ def test_text_that_does_not_come_holds_up_nobody(floor, prompt):
     source = StreamingTextTokens(
         lambda: TextStream(lm, lm.new_cache(64), (), (), Sampler(3)),
         fails(),
-        told.stages.scheduler.lock,
-        told.stages.scheduler.ids_wanted.notify,
+        rig.stages.scheduler.lock,
+        rig.stages.scheduler.ids_wanted.notify,
     )
     with pytest.raises(BadInput):
-        list(utterance(told, voice, [source], 51).chunks())
+        list(utterance(rig, voice, [source], 51).chunks())
 
 
 class OwnedLock:
@@ -237,14 +237,14 @@ def test_a_reader_may_be_lost_in_a_thread_that_holds_the_lock(floor, prompt, mon
     """
     own = SimpleNamespace(**{**vars(threading), "Lock": OwnedLock})
     monkeypatch.setattr(board_module, "threading", own)
-    told = floor()
-    voice = CachedPrompt(told.model, prompt)
-    stream = say(told, voice, 1, most=900).chunks()
+    rig = floor()
+    voice = CachedPrompt(rig.model, prompt)
+    stream = say(rig, voice, 1, most=900).chunks()
     next(stream)
-    with told.stages.scheduler.lock:
+    with rig.stages.scheduler.lock:
         stream.close()
-    assert until(lambda: not told.stages.scheduler.speaking)
-    assert len(hear(say(told, voice, 2, most=40))[1]) == 40 * 960 and not told.broken
+    assert until(lambda: not rig.stages.scheduler.speaking)
+    assert len(hear(say(rig, voice, 2, most=40))[1]) == 40 * 960 and not rig.broken
 
 
 def test_what_broke_at_the_end_of_the_warm_up_is_not_ready(small_model, monkeypatch):

@@ -44,10 +44,10 @@ def test_fills_come_every_fifteen_ids_and_are_not_spoken():
     lm = tiny()
     lm.llm_decoder.bias[DIMS.fill] = -60  # only the forced ones
     request = stream(lm, 1)
-    spoken = list(request.speak(iter(TEXT)))
+    output = list(request.speak(iter(TEXT)))
     fills = [i for i, chosen in enumerate(request.out) if chosen == DIMS.fill]
     assert fills == [15, 31, 47, 63]
-    assert DIMS.fill not in spoken and spoken == [i for i in request.out if i < DIMS.end]
+    assert DIMS.fill not in output and output == [i for i in request.out if i < DIMS.end]
 
 
 def test_the_prompt_shifts_the_first_fill():
@@ -62,16 +62,16 @@ def test_generation_ends_even_when_the_end_is_never_drawn():
     lm = tiny()
     lm.llm_decoder.bias[DIMS.end] = -90
     request = stream(lm, 2)
-    spoken = list(request.speak(iter(TEXT[:4])))
-    assert len(spoken) == 20 * 4
+    output = list(request.speak(iter(TEXT[:4])))
+    assert len(output) == 20 * 4
 
 
 @pytest.mark.parametrize("bad", [DIMS.end + 1, DIMS.fill])
 def test_an_id_without_meaning_is_drawn_again(bad):
     lm = tiny()
     lm.llm_decoder.bias[bad] = 30
-    spoken = list(stream(lm, 3).speak(iter(TEXT[:8])))
-    assert all(0 <= i < DIMS.speech_codes for i in spoken)
+    output = list(stream(lm, 3).speak(iter(TEXT[:8])))
+    assert all(0 <= i < DIMS.speech_codes for i in output)
 
 
 def test_two_streams_interleaved_equal_each_alone():
@@ -81,8 +81,8 @@ def test_two_streams_interleaved_equal_each_alone():
     together = [[], []]
     done = [False, False]
     while not all(done):
-        for i, one in enumerate(running):
-            chosen = None if done[i] else next(one, None)
+        for i, running_stream in enumerate(running):
+            chosen = None if done[i] else next(running_stream, None)
             done[i] = chosen is None
             together[i] += [] if done[i] else [chosen]
     assert together == alone

@@ -166,7 +166,7 @@ def floor(model):
         stages.close(NotReady(Message("The test is over.", "测试结束。")))
 
 
-def given(rig, voice, seed: int, ids: int = 90):
+def fixed_utterance(rig, voice, seed: int, ids: int = 90):
     return utterance(rig, voice, [FixedTokens(ids_of(ids, seed=seed).tolist())], seed)
 
 
@@ -219,10 +219,10 @@ def alike(a: np.ndarray, b: np.ndarray) -> bool:
 def test_pieces_of_one_shape_are_made_in_one_call_and_sound_as_alone(floor, prompt):
     quiet = floor(most=1)
     voice = ready(quiet, prompt)
-    alone = [hear(given(quiet, voice, seed))[1] for seed in range(5)]
+    alone = [hear(fixed_utterance(quiet, voice, seed))[1] for seed in range(5)]
     assert set(quiet.calls) == {1}
     rig = floor(most=4)
-    out = together(rig, [given(rig, ready(rig, prompt), seed) for seed in range(5)])
+    out = together(rig, [fixed_utterance(rig, ready(rig, prompt), seed) for seed in range(5)])
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert max(rig.calls) == 4, "never more than it may"
     assert (
@@ -239,16 +239,20 @@ def test_pieces_of_different_shapes_are_made_apart(floor, prompt):
         {state.shape(len(ids), final) for state, ids, final in batch}
     )
     voice = ready(rig, prompt)
-    alone = [hear(given(rig, voice, seed, ids))[1] for seed, ids in enumerate((60, 66, 66))]
+    alone = [
+        hear(fixed_utterance(rig, voice, seed, ids))[1] for seed, ids in enumerate((60, 66, 66))
+    ]
     shapes.clear()
-    out = together(rig, [given(rig, voice, seed, ids) for seed, ids in enumerate((60, 66, 66))])
+    out = together(
+        rig, [fixed_utterance(rig, voice, seed, ids) for seed, ids in enumerate((60, 66, 66))]
+    )
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert all(len(shape) == 1 for shape in shapes) and max(rig.calls) == 3
 
 
 def test_on_a_cpu_a_first_sound_has_no_company(floor, prompt):
     rig, firsts = floor(most=4, first_alone=True), []
-    whos = [given(rig, ready(rig, prompt), seed) for seed in range(3)]
+    whos = [fixed_utterance(rig, ready(rig, prompt), seed) for seed in range(3)]
     rig.gate = lambda batch: firsts.append(
         (len(batch), any(not state.emitted_frames for state, *_ in batch))
     )
@@ -260,8 +264,8 @@ def test_on_a_cpu_a_first_sound_has_no_company(floor, prompt):
 def test_who_leaves_during_a_call_leaves_the_others_as_they_were(floor, prompt):
     rig = floor()
     voice = ready(rig, prompt)
-    alone = [hear(given(rig, voice, seed))[1] for seed in range(3)]
-    whos = [given(rig, voice, seed) for seed in range(3)]
+    alone = [hear(fixed_utterance(rig, voice, seed))[1] for seed in range(3)]
+    whos = [fixed_utterance(rig, voice, seed) for seed in range(3)]
 
     def gate(batch):
         if len(batch) == 3:
@@ -277,8 +281,8 @@ def test_who_leaves_during_a_call_leaves_the_others_as_they_were(floor, prompt):
 def test_a_call_that_fails_for_many_fails_for_the_one_at_fault(floor, prompt):
     rig = floor()
     voice = ready(rig, prompt)
-    alone = [hear(given(rig, voice, seed))[1] for seed in range(3)]
-    whos, bad = [given(rig, voice, seed) for seed in range(3)], []
+    alone = [hear(fixed_utterance(rig, voice, seed))[1] for seed in range(3)]
+    whos, bad = [fixed_utterance(rig, voice, seed) for seed in range(3)], []
 
     def gate(batch):
         if len(batch) == 3:
@@ -299,7 +303,7 @@ def test_a_call_that_fails_for_many_fails_for_the_one_at_fault(floor, prompt):
 def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
     rig = floor()
     voice = ready(rig, prompt)
-    alone = hear(given(rig, voice, 0))[1]
+    alone = hear(fixed_utterance(rig, voice, 0))[1]
     wave = rig.model.new_wave_stream
 
     def refused(seed):
@@ -310,7 +314,7 @@ def test_one_whose_sound_fails_to_begin_ends_alone(floor, prompt):
         return wave(seed)
 
     object.__setattr__(rig.stages.audio_worker._model, "new_wave_stream", refused)
-    out = together(rig, [given(rig, voice, seed) for seed in range(2)])
+    out = together(rig, [fixed_utterance(rig, voice, seed) for seed in range(2)])
     assert isinstance(out[1], EngineFault) and alike(out[0], alone)
 
 
@@ -332,11 +336,11 @@ def test_captured_networks_replay_once_for_all_of_them(prompt):
     )
     assert fast.max_batch_size == 4
     voice = ready(rig, prompt)
-    alone = [hear(given(rig, voice, seed))[1] for seed in range(3)]
+    alone = [hear(fixed_utterance(rig, voice, seed))[1] for seed in range(3)]
     stages.audio_worker.most, stages.audio_worker.is_first_alone = 4, False
     fast.flow.graphs.replayed.clear()
     fast.vocoder.graphs.replayed.clear()
-    out = together(rig, [given(rig, voice, seed) for seed in range(3)])
+    out = together(rig, [fixed_utterance(rig, voice, seed) for seed in range(3)])
     stages.close(NotReady(Message("The test is over.", "测试结束。")))
     assert all(alike(a, b) for a, b in zip(out, alone, strict=True))
     assert any(key[1] == 4 for key in fast.flow.graphs.replayed) and any(
@@ -365,12 +369,12 @@ class Clock:
 def test_a_lone_request_and_a_first_sound_wait_for_nobody(floor, prompt, monkeypatch):
     rig = floor(profile="throughput")
     clock, voice = Clock(rig, monkeypatch), ready(rig, prompt)
-    hear(given(rig, voice, 1, ids=200))
+    hear(fixed_utterance(rig, voice, 1, ids=200))
     assert not clock.waits
     rig.stages.audio_worker._is_near = lambda request, lead: True  # company is always about to come
     firsts = []
     rig.gate = lambda batch: firsts.append((bool(clock.waits), not batch[0][0].emitted_frames))
-    together(rig, [given(rig, voice, seed, ids=200) for seed in (2, 3)])
+    together(rig, [fixed_utterance(rig, voice, seed, ids=200) for seed in (2, 3)])
     assert firsts[0] == (False, True), "the first sound was waited with"
     assert (
         set(clock.waits) == {PROFILES["throughput"].batch_wait_s}
@@ -384,7 +388,7 @@ def test_who_is_nearly_there_is_waited_for_and_nobody_else(floor, prompt, monkey
     voice, sound = ready(rig, prompt), rig.stages.audio_worker
     waits = []
     with rig.stages.scheduler.lock:
-        lead, other = given(rig, voice, 1, ids=60), given(rig, voice, 2, ids=60)
+        lead, other = fixed_utterance(rig, voice, 1, ids=60), fixed_utterance(rig, voice, 2, ids=60)
         for request in (lead, other):
             request._number, request.dry_s = 1, request.born_s + 1e6
         rig.stages.scheduler.speaking += [lead, other]

@@ -118,12 +118,12 @@ def test_what_is_kept_does_not_grow(vocoder, mel):
 
 def test_same_seed_same_samples_and_streams_do_not_meet(vocoder, mel):
     alone = torch.cat(pushed(VocoderState(vocoder, 9), mel, [50]))
-    one, two = VocoderState(vocoder, 9), VocoderState(vocoder, 10)
+    first, second = VocoderState(vocoder, 9), VocoderState(vocoder, 10)
     torch.manual_seed(77)
     parts = []
     for at in (0, 50, 100):
-        two.push(mel[at : at + 50].flip(0))
-        parts.append(one.push(mel[at : at + 50], final=at == 100))
+        second.push(mel[at : at + 50].flip(0))
+        parts.append(first.push(mel[at : at + 50], final=at == 100))
     assert torch.equal(torch.cat(parts), alone)
     assert not torch.equal(torch.cat(pushed(VocoderState(vocoder, 10), mel, [50])), alone)
 
@@ -220,13 +220,13 @@ def test_half_of_the_blocks_on_another_core_makes_the_same_wave(mel, dtype):
     model, main_blocks, elsewhere = small_vocoder().narrow(dtype), [], []
     alone = pushed(VocoderState(model, seed=1), mel, [20, 30, 50])
 
-    def made(block, inputs) -> None:
+    def count_block(block, inputs) -> None:
         (
             main_blocks if threading.current_thread() is threading.main_thread() else elsewhere
         ).append(block)
 
     for block in (*model.source_resblocks, *model.resblocks):
-        block.register_forward_pre_hook(made)
+        block.register_forward_pre_hook(count_block)
     with ThreadPoolExecutor(1) as pool:
         model.beside = pool
         shared = pushed(VocoderState(model, seed=1), mel, [20, 30, 50])

@@ -46,7 +46,7 @@ def make(model, room: float) -> PromptCache:
     return PromptCache(model, int(room * 80 * model.flow.bytes_per_unit))
 
 
-def taken(voices: PromptCache, seed: int):
+def take_prompt(voices: PromptCache, seed: int):
     voice = voices.get(prompt(seed))
     while not voice.is_ready:
         voices.grow(voice)
@@ -55,11 +55,11 @@ def taken(voices: PromptCache, seed: int):
 
 def test_the_least_used_voice_is_let_go(model):
     voices = make(model, 2.5)
-    first, second = taken(voices, 1), taken(voices, 2)
-    assert taken(voices, 1) is first
-    taken(voices, 3)
+    first, second = take_prompt(voices, 1), take_prompt(voices, 2)
+    assert take_prompt(voices, 1) is first
+    take_prompt(voices, 3)
     assert list(voices._live) == ["voice 1", "voice 3"] and second.is_ready and voices.n_made == 3
-    assert taken(voices, 2) is not second
+    assert take_prompt(voices, 2) is not second
     plain = random_model(SMALL, DeviceConfig("cpu", "fp32", "test"))
     assert plain.voices_budget(MemoryPlan(0, 10, 0, 0, 1000)) == 10
 
@@ -70,19 +70,19 @@ def test_requests_of_more_voices_than_there_is_room_for_are_served_as_alone(mode
     stages = EngineRunner(model, voices, PROFILES["balanced"])
     rig = SimpleNamespace(stages=stages, hops=ChunkSchedule(25, 25, (1, 1, 2), True))
 
-    def said(seed: int) -> np.ndarray:
+    def speak(seed: int) -> np.ndarray:
         return hear(
             utterance(
                 rig, voices.get(prompt(seed)), [FixedTokens(ids_of(60, seed=seed).tolist())], seed
             )
         )[1]
 
-    first = [said(seed) for seed in (1, 2, 3)]
-    second = [said(seed) for seed in (1, 2, 3)]
+    first = [speak(seed) for seed in (1, 2, 3)]
+    second = [speak(seed) for seed in (1, 2, 3)]
     busy = utterance(rig, voices.get(prompt(1)), [FixedTokens(ids_of(200).tolist())], 9)
     reader = busy.chunks()
     next(reader)
-    during = said(2)
+    during = speak(2)
     assert busy.voice.is_ready
     reader.close()
     stages.close(NotReady(Message("The test is over.", "测试结束。")))

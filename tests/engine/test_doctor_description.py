@@ -90,7 +90,7 @@ def prompt(plain):
 
 
 @pytest.mark.parametrize(
-    ("reads", "status", "kept"),
+    ("reads", "status", "expected_ends"),
     [
         ((), PASSED, END_OF_PROMPT),
         ((END_OF_PROMPT,), PASSED, MARK_END),
@@ -99,32 +99,32 @@ def prompt(plain):
     ],
     ids=["neither", "the plain words", "the mark", "both"],
 )
-def test_by_length(plain, prompt, reads, status, kept):
-    found = description.description(replace(plain, lm=Talker(plain, reads)), prompt)
-    assert (found.status, found.figures["end_of_prompt"]) == (status, kept)
-    heard = {end: figures["is_read"] for end, figures in found.figures["with"].items()}
-    assert heard == {end: end in reads for end in ENDS}
-    json.dumps(found.to_dict(), allow_nan=False)
+def test_by_length(plain, prompt, reads, status, expected_ends):
+    result = description.description(replace(plain, lm=Talker(plain, reads)), prompt)
+    assert (result.status, result.figures["end_of_prompt"]) == (status, expected_ends)
+    is_read = {end: figures["is_read"] for end, figures in result.figures["with"].items()}
+    assert is_read == {end: end in reads for end in ENDS}
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_what_never_ends_tells_nothing_and_that_is_said(plain, prompt, monkeypatch):
     monkeypatch.setattr(description, "MAX_IDS_PER_TEXT_ID", 3)
-    found = description.description(replace(plain, lm=Talker(plain, never_ends=True)), prompt)
-    assert (found.status, found.figures["end_of_prompt"]) == (WARNED, END_OF_PROMPT)
-    assert "cannot be told" in found.en and "无法判断" in found.zh
+    result = description.description(replace(plain, lm=Talker(plain, never_ends=True)), prompt)
+    assert (result.status, result.figures["end_of_prompt"]) == (WARNED, END_OF_PROMPT)
+    assert "cannot be told" in result.en and "无法判断" in result.zh
 
 
 @pytest.mark.parametrize("errors", [(3.4, 0.1), (0.2, 3.0), (2.8, 2.9)])
 def test_words_decide_where_they_can_be_told(plain, prompt, monkeypatch, errors):
     """Whatever the lengths say."""
-    monkeypatch.setattr(description, "mel_of", lambda *given: torch.zeros(4, 80))
-    monkeypatch.setattr(description, "sound_of", lambda *given: np.zeros(100, np.float32))
-    told = iter(errors)
-    found = description.description(
-        replace(plain, lm=Talker(plain)), prompt, lambda *given: next(told)
+    monkeypatch.setattr(description, "mel_of", lambda *args: torch.zeros(4, 80))
+    monkeypatch.setattr(description, "sound_of", lambda *args: np.zeros(100, np.float32))
+    error_iter = iter(errors)
+    result = description.description(
+        replace(plain, lm=Talker(plain)), prompt, lambda *args: next(error_iter)
     )
-    assert [f["is_read"] for f in found.figures["with"].values()] == [e > 1.5 for e in errors]
-    assert found.figures["end_of_prompt"] == (
+    assert [f["is_read"] for f in result.figures["with"].values()] == [e > 1.5 for e in errors]
+    assert result.figures["end_of_prompt"] == (
         MARK_END if errors[1] < 1 < errors[0] else END_OF_PROMPT
     )
 
@@ -132,22 +132,22 @@ def test_words_decide_where_they_can_be_told(plain, prompt, monkeypatch, errors)
 def test_it_is_part_of_the_examination_where_a_model_has_two_ends(plain, prompt, monkeypatch):
     clip = SimpleNamespace(samples=None, rate=0)
     run = _Run(lambda result: None)
-    monkeypatch.setattr(run, "speak", lambda *given: None)
-    monkeypatch.setattr(type(plain.prompt_encoder), "voice", lambda *given: prompt)
-    monkeypatch.setattr("webui.engine.cosyvoice.doctor.language.transcript", lambda *given: None)
-    for name, there in (("instruct", True), ("base", False)):
-        asked = []
-        monkeypatch.setattr(run, "add", lambda item, name, work, to=asked: to.append((item, name)))
+    monkeypatch.setattr(run, "speak", lambda *args: None)
+    monkeypatch.setattr(type(plain.prompt_encoder), "voice", lambda *args: prompt)
+    monkeypatch.setattr("webui.engine.cosyvoice.doctor.language.transcript", lambda *args: None)
+    for name, is_present in (("instruct", True), ("base", False)):
+        calls = []
+        monkeypatch.setattr(run, "add", lambda item, name, work, to=calls: to.append((item, name)))
         model = replace(plain, spec=replace(plain.spec, release=name))
         _networks(run, None, model.model_spec, model, [clip, clip], Options({}, is_quick=True))
-        assert (("G", "description") in asked) == there
+        assert (("G", "description") in calls) == is_present
 
 
 def test_the_studio_speaks_with_the_end_that_was_kept(small, tmp_path):
     read = settings.load([], {"KAIKOU_DATA_DIR": str(tmp_path)})
     assert app.cosyvoice_arguments(read, small)["end_of_prompt"] == ""
-    told = {"item": "G", "name": "description", "figures": {"end_of_prompt": MARK_END}}
-    doctor_reports.save(small, read.paths.data_dir, {"results": [told]}, {})
+    message = {"item": "G", "name": "description", "figures": {"end_of_prompt": MARK_END}}
+    doctor_reports.save(small, read.paths.data_dir, {"results": [message]}, {})
     used = app.cosyvoice_arguments(read, small)
     assert used["end_of_prompt"] == MARK_END
     versions = []

@@ -8,8 +8,8 @@ from tests.engine.fake import RATE, FakeEngine
 
 
 class TestFake(EngineContract):
-    def kept(self, engine):
-        return dict(engine.kept)
+    def stored_prompts(self, engine):
+        return dict(engine.prompts)
 
     @pytest.fixture
     def engine(self):

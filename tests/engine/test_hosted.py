@@ -23,14 +23,17 @@ engine, prompt = wild.engine, wild.prompt
 def test_everything_is_as_in_the_same_process(engine, prompt):
     direct = FakeEngine()
     direct.start()
-    mine = direct.encode(CLIP, RATE, "", "en")
+    direct_prompt = direct.encode(CLIP, RATE, "", "en")
     assert (
-        prompt == mine
+        prompt == direct_prompt
         and engine.describe() == direct.describe()
         and engine.health().state == "ready"
     )
-    ours, theirs = list(engine.stream(ask(), prompt)), list(direct.stream(ask(), mine))
-    for a, b in zip(ours, theirs, strict=True):
+    remote_chunks, direct_chunks = (
+        list(engine.stream(ask(), prompt)),
+        list(direct.stream(ask(), direct_prompt)),
+    )
+    for a, b in zip(remote_chunks, direct_chunks, strict=True):
         assert np.array_equal(a.samples, b.samples) and a.samples.dtype == np.float32
         assert all(
             getattr(a, f.name) == getattr(b, f.name)
@@ -38,7 +41,7 @@ def test_everything_is_as_in_the_same_process(engine, prompt):
             if f.name != "samples"
         )
     samples = whole(engine.convert(ask(), prompt, CLIP, RATE))
-    assert np.array_equal(samples, whole(direct.convert(ask(), mine, CLIP, RATE))) and len(
+    assert np.array_equal(samples, whole(direct.convert(ask(), direct_prompt, CLIP, RATE))) and len(
         samples
     ) == len(CLIP)
     assert (
@@ -85,28 +88,30 @@ def test_one_question_per_step_and_nothing_runs_ahead(engine, prompt, tmp_path):
 
 
 def test_eight_streams_at_once_and_a_slow_reader_slows_only_itself(engine, prompt):
-    direct, got = whole(engine.stream(ask(), prompt)), {}
+    direct, results = whole(engine.stream(ask(), prompt)), {}
     slow = engine.stream(ask(id="slow", instruction=LONG), prompt, 0)
     next(slow)
 
     def read(n):
-        got[n] = whole(engine.stream(ask(id=f"t{n}"), prompt, n % 2))
+        results[n] = whole(engine.stream(ask(id=f"t{n}"), prompt, n % 2))
 
     threads = [threading.Thread(target=read, args=(n,)) for n in range(8)]
     [t.start() for t in threads]
     [t.join(60) for t in threads]
-    assert len(got) == 8 and all(np.array_equal(x, direct) for x in got.values())
+    assert len(results) == 8 and all(np.array_equal(x, direct) for x in results.values())
     assert next(slow).number == 1
     slow.close()
 
 
 def test_cancel_within_one_step_while_others_go_on(engine, prompt):
-    one, other = (engine.stream(ask(id=i, instruction=LONG), prompt, n) for n, i in enumerate("ab"))
-    next(one), next(other)
+    first, other = (
+        engine.stream(ask(id=i, instruction=LONG), prompt, n) for n, i in enumerate("ab")
+    )
+    next(first), next(other)
     engine.cancel("a")
     with pytest.raises(Cancelled):
-        next(one)
-    assert next(other).number == 1 and next(one, None) is None
+        next(first)
+    assert next(other).number == 1 and next(first, None) is None
     other.close()
 
 

@@ -33,7 +33,7 @@ def cosyvoice(small_model):
 
 
 class TestHostedFake(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         return engine.notes(ask(instruction=KEPT))
 
     @pytest.fixture
@@ -50,7 +50,7 @@ class TestHostedFake(EngineContract):
 
 
 class TestHostedCosyVoice(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         return engine.notes(ask(instruction=KEPT))
 
     @pytest.fixture
@@ -78,16 +78,16 @@ def test_what_was_sent_for_a_forgotten_voice_is_gone_on_both_sides_and_sent_agai
 ):
     samples = np.sin(np.arange(RATE * 4) / 20).astype(np.float32)
     prompt, other = tone.encode(samples, RATE, "", "en"), tone.encode(samples / 2, RATE, "", "en")
-    for one in (prompt, other):
-        list(tone.stream(ask(), one))
+    for encoded in (prompt, other):
+        list(tone.stream(ask(), encoded))
     tone.forget(prompt.fingerprint)
     assert set(tone._life._voices) == {key_of(other)}
     assert len(list(tone.stream(ask(), prompt))) and set(tone._life._voices) == {
         key_of(prompt),
         key_of(other),
     }
-    for one in (prompt, other):
-        tone.forget(one.fingerprint)
+    for encoded in (prompt, other):
+        tone.forget(encoded.fingerprint)
 
 
 def test_text_that_is_still_arriving_reaches_the_model(cosyvoice):

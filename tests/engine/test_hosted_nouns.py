@@ -73,5 +73,5 @@ def test_a_kind_that_is_not_of_the_list_crosses_as_the_nearest_one():
 
     assert Own().to_dict()["kind"] == "NotReady"
     for kind in ("Own", "SystemExit", "annotations", "Self", "Message", ""):
-        told = errors.error_from_dict({"kind": kind, "en": "en", "zh": "zh"})
-        assert type(told) is errors.EngineFault and told.en == "en" and told.code == "fault"
+        error = errors.error_from_dict({"kind": kind, "en": "en", "zh": "zh"})
+        assert type(error) is errors.EngineFault and error.en == "en" and error.code == "fault"

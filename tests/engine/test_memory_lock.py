@@ -32,7 +32,7 @@ class Gpu:
     """
 
     def __init__(self, total: int = 24 * GB, others: int = 0, is_there: bool = True):
-        self.total, self.others, self.is_there, self.cached, self.held = (
+        self.total, self.others, self.is_there, self.cached, self.n_reserved = (
             total,
             others,
             is_there,
@@ -44,7 +44,7 @@ class Gpu:
             is_available=lambda: is_there,
             mem_get_info=lambda: (self.free, total),
             get_device_name=lambda: "Some GPU",
-            empty_cache=lambda: setattr(self, "cached", self.held),
+            empty_cache=lambda: setattr(self, "cached", self.n_reserved),
         )
 
     @property
@@ -59,11 +59,11 @@ class Gpu:
 
         class Block:
             def __init__(self):
-                gpu.held += count
-                gpu.cached = max(gpu.cached, gpu.held)
+                gpu.n_reserved += count
+                gpu.cached = max(gpu.cached, gpu.n_reserved)
 
             def __del__(self):
-                gpu.held -= count
+                gpu.n_reserved -= count
 
         return Block()
 
@@ -72,7 +72,9 @@ def test_gpu_memory_is_held_until_release():
     gpu = Gpu()
     with MemoryLock() as lock:
         lock.hold_gpu(gpu, 6 * GB)
-        assert gpu.held == 6 * GB and gpu.free == 18 * GB and "6.0 GB of Some GPU" in lock.did[0]
+        assert (
+            gpu.n_reserved == 6 * GB and gpu.free == 18 * GB and "6.0 GB of Some GPU" in lock.did[0]
+        )
         assert lock.release() == ["gave the GPU's memory back"] and gpu.free == 24 * GB
         assert lock.release() == []
     lock = MemoryLock()
@@ -86,7 +88,9 @@ def test_the_pool_keeps_the_memory_for_this_process_alone():
     gpu = Gpu()
     lock = MemoryLock()
     lock.pool_gpu(gpu, 6 * GB)
-    assert gpu.held == 0 and gpu.free == 18 * GB, "nothing of ours holds it, others do not get it"
+    assert gpu.n_reserved == 0 and gpu.free == 18 * GB, (
+        "nothing of ours holds it, others do not get it"
+    )
     lock.release()
     assert gpu.free == 24 * GB
 
@@ -107,7 +111,7 @@ def test_what_a_gpu_cannot_give_is_told(gpu, code, words):
         fault.value.code == code
         and words in fault.value.en
         and fault.value.zh
-        and gpu.held == 0
+        and gpu.n_reserved == 0
         and lock.did == lock.release() == []
     )
 

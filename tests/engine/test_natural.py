@@ -26,25 +26,25 @@ pytestmark = setup.needs_weights
 SHORT = "你好，我来了。"
 
 
-def said(text=SHORT, id="r", lane=0, **settings):
+def speak(text=SHORT, id="r", lane=0, **settings):
     request = ask(text, id, **{"voice_engine": "natural", "seed": 7, **settings})
     return whole(setup.engine().stream(request, setup.prompt(), lane))
 
 
 def test_the_same_seed_gives_the_same_samples_beside_others_and_another_seed_another_take():
-    first = said()
+    first = speak()
     beside: dict[int, np.ndarray] = {}
     threads = [
         threading.Thread(
-            target=lambda lane=lane: beside.update({lane: said(id=f"t{lane}", lane=lane)})
+            target=lambda lane=lane: beside.update({lane: speak(id=f"t{lane}", lane=lane)})
         )
         for lane in (0, 1)
     ]
-    said("Else.", seed=3)
+    speak("Else.", seed=3)
     [t.start() for t in threads]
     [t.join(240) for t in threads]
     assert np.array_equal(beside[0], first) and np.array_equal(beside[1], first)
-    assert not np.array_equal(said(seed=8), first)
+    assert not np.array_equal(speak(seed=8), first)
     background = whole(
         setup.engine().stream(
             replace(ask(SHORT, "b", voice_engine="natural", seed=7), priority=10), setup.prompt()
@@ -69,9 +69,9 @@ def test_it_is_as_high_and_as_loud_as_the_reference_and_has_no_silence_at_its_en
 
 
 def test_speed_shortens_it_and_moods_raise_it():
-    plain = said("我们走吧。")
-    assert len(said("我们走吧。", speed=1.5)) < 0.8 * len(plain)
-    higher = said("我们走吧。", mode="instruct", instruction="用非常惊讶的语气说")
+    plain = speak("我们走吧。")
+    assert len(speak("我们走吧。", speed=1.5)) < 0.8 * len(plain)
+    higher = speak("我们走吧。", mode="instruct", instruction="用非常惊讶的语气说")
     assert listen(np.tile(higher, 2), 24000).log_f0 > listen(np.tile(plain, 2), 24000).log_f0 + 0.1
 
 
@@ -81,12 +81,12 @@ def test_a_cancelled_step_ends_at_once_and_the_lane_is_free(monkeypatch):
     lane, request_event = engine.natural.lanes[0], threading.Event()
     exchange = lane._exchange
 
-    def told(question, body):
+    def record_call(question, body):
         if question.get("stream") and question["op"] == "step":
             request_event.set()
         return exchange(question, body)
 
-    monkeypatch.setattr(lane, "_exchange", told)
+    monkeypatch.setattr(lane, "_exchange", record_call)
     text = "这是一个很长很长的句子里面没有任何标点符号所以要说上好几秒钟才能说完"
     stream = engine.stream(ask(text, "gone", voice_engine="natural"), setup.prompt())
     failures = []
@@ -104,7 +104,7 @@ def test_a_cancelled_step_ends_at_once_and_the_lane_is_free(monkeypatch):
     reader.join(60)
     assert len(failures) == 1
     assert lane.ask({"op": "count"})[0]["streams"] == 0
-    assert len(said()) > 5000
+    assert len(speak()) > 5000
 
 
 def test_what_it_cannot_say_in_the_middle_is_said_by_the_instant_voice():
@@ -137,13 +137,13 @@ def test_a_reference_without_a_voice_is_heard_all_the_same(kind):
         else 0.3 * np.sin(2 * np.pi * 60 / 24000 * np.arange(n))
     )
     prompt = setup.engine().encode(sound.astype(np.float32), 24000)
-    spoken = whole(setup.engine().stream(ask("走吧。", voice_engine="natural"), prompt))
-    assert np.isfinite(spoken).all() and 0.01 < np.abs(spoken).max() <= 1.0
+    output = whole(setup.engine().stream(ask("走吧。", voice_engine="natural"), prompt))
+    assert np.isfinite(output).all() and 0.01 < np.abs(output).max() <= 1.0
 
 
 def test_a_process_that_dies_fails_its_streams_by_name_and_both_lanes_come_back():
     engine = setup.engine()
-    first = said()
+    first = speak()
     life = engine.natural.lanes[0].life
     streams = [
         engine.stream(
@@ -156,7 +156,7 @@ def test_a_process_that_dies_fails_its_streams_by_name_and_both_lanes_come_back(
     for stream in streams:
         with pytest.raises(EngineFault):
             list(stream)
-    assert np.array_equal(said(lane=1), first) and np.array_equal(said(lane=0), first)
+    assert np.array_equal(speak(lane=1), first) and np.array_equal(speak(lane=0), first)
     assert [lane.life for lane in engine.natural.lanes] == [life + 1, life + 1]
     assert engine.health().state == "ready"
 
@@ -165,11 +165,11 @@ def test_the_pitch_moves_inside_the_graph_and_nothing_else_does():
     network, voice = Network(setup.file()), styles.read()[0]
     tokens, style = tokens_of("ni↓xau↓."), voice.style(8)
 
-    def made(scale):
+    def synthesise(scale):
         trunk = network.trunk(tokens, style, f0_scale=scale)
         return np.concatenate(list(network.sound(trunk, style, voice.statistics, Scratch())))
 
-    plain, same, higher = made(1.0), made(1.0), made(1.25)
+    plain, same, higher = synthesise(1.0), synthesise(1.0), synthesise(1.25)
     assert np.array_equal(plain, same) and len(higher) == len(plain)
     ratio = listen(np.tile(higher, 3), 24000).log_f0 - listen(np.tile(plain, 3), 24000).log_f0
     assert abs(ratio - np.log(1.25)) < 0.05

@@ -39,7 +39,7 @@ def test_it_is_the_default_when_it_is_there_and_fast_enough(natural):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "params",
     [
         {"language": "ja", "text": "こんにちは"},
         {"language": "yue"},
@@ -50,11 +50,11 @@ def test_it_is_the_default_when_it_is_there_and_fast_enough(natural):
         {"mode": "instruct", "instruction": "whisper, please"},
     ],
 )
-def test_what_it_cannot_say_is_left_to_the_instant_voice_with_a_note(natural, asked):
+def test_what_it_cannot_say_is_left_to_the_instant_voice_with_a_note(natural, params):
     for voice_engine in ("", "natural"):
-        chosen, notes = natural.choose(request(**asked, voice_engine=voice_engine))
+        chosen, notes = natural.choose(request(**params, voice_engine=voice_engine))
         assert chosen == "instant" and len(notes) == 1 and all(notes[0])
-    assert natural.choose(request(**asked, voice_engine="instant")) == ("instant", [])
+    assert natural.choose(request(**params, voice_engine="instant")) == ("instant", [])
 
 
 @pytest.mark.parametrize("instruction", ["开心一点", "speak faster and louder", ""])
@@ -82,8 +82,10 @@ def test_its_state_and_its_note_say_what_the_page_shows(natural):
     assert natural.state() == "slow" and all("1.2 " in sentence for sentence in natural.note())
     natural._health = Health("broken", "Gone.", "没了。")
     assert natural.state() == "broken"
-    none = NaturalLanes([], 2)
-    assert (none.state(), none.note()) == ("", None), "left out by a setting: nothing to say"
+    absent_lanes = NaturalLanes([], 2)
+    assert (absent_lanes.state(), absent_lanes.note()) == ("", None), (
+        "left out by a setting: nothing to say"
+    )
 
 
 def test_samples_of_either_voice_have_a_version_of_their_own(tmp_path):

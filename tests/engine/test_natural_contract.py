@@ -9,7 +9,7 @@ from tests.engine.contract import EngineContract, ask
 
 @setup.needs_weights
 class TestNatural(EngineContract):
-    def kept(self, engine):
+    def stored_prompts(self, engine):
         voices = [lane.ask({"op": "count"})[0]["voices"] for lane in engine.natural.lanes]
         return voices, set(engine._prompts)
 

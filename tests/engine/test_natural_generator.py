@@ -66,27 +66,31 @@ def made_up_weights() -> dict[str, np.ndarray]:
     """Of the published generator's shapes."""
     chance = np.random.default_rng(5)
 
-    def some(*shape, scale=1.0):
+    def random_array(*shape, scale=1.0):
         return (scale * chance.standard_normal(shape)).astype(np.float32)
 
     out: dict[str, np.ndarray] = {}
     for name, (_, n) in SHAPES.items():
         n_taps = (7, 11)[int(name[-1])] if name[0] == "n" else TAPS[int(name[-1]) % len(TAPS)]
         for i, j in itertools.product(range(3), (1, 2)):
-            out[f"{name}.convs{j}.{i}.weight"] = some(n, n, n_taps, scale=0.3 / np.sqrt(n * n_taps))
-            out[f"{name}.convs{j}.{i}.bias"] = some(n, scale=0.1)
-            out[f"{name}.alpha{j}.{i}"] = np.abs(some(1, n, 1)) + np.float32(0.5)
-            out[f"{name}.adain{j}.{i}.fc.weight"] = some(128, 2 * n, scale=0.03)
-            out[f"{name}.adain{j}.{i}.fc.bias"] = some(2 * n, scale=0.1)
+            out[f"{name}.convs{j}.{i}.weight"] = random_array(
+                n, n, n_taps, scale=0.3 / np.sqrt(n * n_taps)
+            )
+            out[f"{name}.convs{j}.{i}.bias"] = random_array(n, scale=0.1)
+            out[f"{name}.alpha{j}.{i}"] = np.abs(random_array(1, n, 1)) + np.float32(0.5)
+            out[f"{name}.adain{j}.{i}.fc.weight"] = random_array(128, 2 * n, scale=0.03)
+            out[f"{name}.adain{j}.{i}.fc.bias"] = random_array(2 * n, scale=0.1)
     for i, (n_in, n_out, factor) in enumerate(((512, 256, 10), (256, 128, 6))):
-        out[f"ups.{i}.weight"] = some(n_in, n_out, 2 * factor, scale=n_in**-0.5)
-        out[f"ups.{i}.bias"] = some(n_out, scale=0.1)
+        out[f"ups.{i}.weight"] = random_array(n_in, n_out, 2 * factor, scale=n_in**-0.5)
+        out[f"ups.{i}.bias"] = random_array(n_out, scale=0.1)
     for i, (n_out, n_taps) in enumerate(((256, 12), (128, 1))):
-        out[f"noise_convs.{i}.weight"] = some(n_out, 22, n_taps, scale=(22 * n_taps) ** -0.5)
-        out[f"noise_convs.{i}.bias"] = some(n_out, scale=0.1)
-    out["conv_post.weight"] = some(22, 128, 7, scale=0.3 * (128 * 7) ** -0.5)
-    out["conv_post.bias"] = some(22, scale=0.1)
-    out["stft.istft.stft.inverse_basis"] = some(22, 1, 20, scale=0.1)
+        out[f"noise_convs.{i}.weight"] = random_array(
+            n_out, 22, n_taps, scale=(22 * n_taps) ** -0.5
+        )
+        out[f"noise_convs.{i}.bias"] = random_array(n_out, scale=0.1)
+    out["conv_post.weight"] = random_array(22, 128, 7, scale=0.3 * (128 * 7) ** -0.5)
+    out["conv_post.bias"] = random_array(22, scale=0.1)
+    out["stft.istft.stft.inverse_basis"] = random_array(22, 1, 20, scale=0.1)
     return out
 
 
@@ -304,16 +308,16 @@ class Silent:
     """A network that says nothing, and what it was asked for in turn."""
 
     def __init__(self):
-        self.asked, self.runs = [], []
+        self.calls, self.runs = [], []
 
     def trunk(self, *args):
-        self.asked.append("trunk")
+        self.calls.append("trunk")
         self.runs.append(args[-1])
         return SimpleNamespace(first=0, end=8)
 
     def sound(self, *_):
         for _ in range(2):
-            self.asked.append("sound")
+            self.calls.append("sound")
             yield np.zeros(4 * ROW_SAMPLES, np.float32)
 
 
@@ -342,8 +346,8 @@ def test_the_next_clause_is_read_while_one_becomes_sound_and_no_further():
     network = Silent()
     with silent_stream(network, "你好。", "今天天气很好。", "再见。") as stream:
         stream.step()
-    assert network.asked.count("trunk") == 2
-    assert "sound" in network.asked
+    assert network.calls.count("trunk") == 2
+    assert "sound" in network.calls
 
 
 def test_a_stream_that_is_closed_ends_the_reading_ahead_too():

@@ -35,7 +35,7 @@ SHORT = "走吧。"
 SAVED = Path(__file__).resolve().parents[1] / "data" / "voice-7.safetensors"
 
 
-def heard(sound, lowest=0.02, highest=0.4):
+def check_sound(sound, lowest=0.02, highest=0.4):
     """At the level of speech, for all of `sound`; neither clipped nor broken."""
     assert sound.dtype == np.float32 and np.isfinite(sound).all() and len(sound) > 24000 * 0.2
     assert lowest < active_rms(sound) < highest, active_rms(sound)
@@ -71,7 +71,7 @@ def test_odd_texts_that_it_reads(text):
     [segment] = prepare(text, "auto")
     spoke, notes, sound = speak(segment)
     assert (spoke, notes) == ("natural", [])
-    heard(sound)
+    check_sound(sound)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_odd_texts_that_are_left_to_the_instant_voice_with_a_note(text):
     [segment] = prepare(text, "auto")
     spoke, [note], sound = speak(segment)
     assert spoke == "instant" and "Chinese and English" in note[0] and "中文" in note[1]
-    heard(sound)
+    check_sound(sound)
 
 
 @pytest.mark.parametrize("text", ["，。！？…", "——", "😀🎉", "\u200b", "[[", "⼈"])
@@ -98,7 +98,7 @@ def test_a_text_without_letters_is_refused_before_anybody_speaks_and_costs_the_n
 def test_a_style_that_it_cannot_do_is_left_to_the_instant_voice_with_a_note(instruction):
     spoke, [note], sound = speak("我们走吧。", mode="instruct", instruction=instruction)
     assert spoke == "instant" and "whisper" in note[0] and "低语" in note[1]
-    heard(sound, lowest=0.005)  # a whisper is not loud
+    check_sound(sound, lowest=0.005)  # a whisper is not loud
 
 
 @pytest.mark.parametrize("unit", ["我们今天去公园看见很多花", "the quick brown fox "])
@@ -157,7 +157,7 @@ def test_a_reference_that_is_no_speech_or_far_too_low_or_loud_is_spoken_with_all
     prompt = setup.engine().encode(np.asarray(reference, np.float32), rate_hz)
     spoke, _, sound = speak(prompt=prompt)
     assert spoke == "natural"
-    heard(sound, lowest=0.3 * MIN_RMS, highest=2 * MAX_RMS)
+    check_sound(sound, lowest=0.3 * MIN_RMS, highest=2 * MAX_RMS)
 
 
 def test_a_reference_that_is_all_but_silent_is_refused_by_name():
@@ -175,7 +175,7 @@ def test_a_voice_saved_before_there_was_a_natural_voice_speaks_as_if_it_were_mad
     spoke, notes, sound = speak(prompt=saved)
     assert (spoke, notes) == ("natural", [])
     today = speak()[2]
-    assert len(heard(sound)) == len(today)
+    assert len(check_sound(sound)) == len(today)
     assert np.square(sound - today).mean() < 1e-3 * np.square(today).mean()
 
 
@@ -214,11 +214,13 @@ def test_too_little_memory_in_the_middle_fails_no_more_than_the_one_stream():
         usual = resource.prlimit(lane.pid, resource.RLIMIT_AS)
         resource.prlimit(lane.pid, resource.RLIMIT_AS, (1 << 20, usual[1]))
         with suppress(EngineFault):
-            heard(whole(Speech(lane, 1, ask("我们大家一起去公园看花" * 3), setup.prompt(), True)))
+            check_sound(
+                whole(Speech(lane, 1, ask("我们大家一起去公园看花" * 3), setup.prompt(), True))
+            )
         if lane.life == 1:
             resource.prlimit(lane.pid, resource.RLIMIT_AS, usual)
         assert natural.health().state == "ready"
-        heard(whole(Speech(lane, 2, ask(SHORT), setup.prompt(), True)))
+        check_sound(whole(Speech(lane, 2, ask(SHORT), setup.prompt(), True)))
     finally:
         natural.close()
 
@@ -237,13 +239,13 @@ def test_a_lane_that_restarts_the_process_closes_no_socket_of_another():
     """Who waits on it in another thread would read from whichever socket gets its number next."""
     engine = setup.engine()
     speak(lane=1)
-    mine, other_lane = engine.natural.lanes
+    lane, other_lane = engine.natural.lanes
     sockets = (other_lane._sock, other_lane._bell)
-    os.kill(mine.pid, signal.SIGKILL)
+    os.kill(lane.pid, signal.SIGKILL)
     speak(lane=0)
-    assert mine.life == other_lane.life + 1 and all(end.fileno() >= 0 for end in sockets)
+    assert lane.life == other_lane.life + 1 and all(end.fileno() >= 0 for end in sockets)
     speak(lane=1)
-    assert mine.life == other_lane.life and all(end.fileno() == -1 for end in sockets)
+    assert lane.life == other_lane.life and all(end.fileno() == -1 for end in sockets)
 
 
 def test_a_process_that_hangs_is_replaced_and_the_instant_voice_speaks_meanwhile():
@@ -262,7 +264,7 @@ def test_a_process_that_hangs_is_replaced_and_the_instant_voice_speaks_meanwhile
 
     reader = threading.Thread(target=read)
     reader.start()
-    heard(speak(voice_engine="instant")[2])
+    check_sound(speak(voice_engine="instant")[2])
     reader.join(60)
     assert len(failures) == 1 and lane.pid != hung
     assert np.array_equal(speak()[2], expected)
@@ -283,7 +285,7 @@ def test_a_process_that_cannot_come_back_leaves_the_instant_voice_until_it_can(m
         assert engine.health().state == "ready" and engine.natural.health().state == "broken"
         spoke, [note], sound = speak(voice_engine="natural")
         assert spoke == "instant" and "natural voice" in note[0] and "built-in" not in note[0]
-        heard(sound)
+        check_sound(sound)
         spoke, _, sound = speak()
         assert spoke == "instant" and len(sound)
         engine.natural._preparing.submit(int).result(60)

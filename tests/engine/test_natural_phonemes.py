@@ -29,7 +29,7 @@ def speaker():
     return builtin_setup.speaker()
 
 
-def said(text):
+def symbols_of(text):
     return " ".join(
         "".join(w.syllables)
         for r in HAN_RUN.findall(text)
@@ -64,7 +64,7 @@ def test_readings_are_right():
 
 
 @pytest.mark.parametrize(
-    ("text", "spoken"),
+    ("text", "output"),
     [
         ("你好", "ni2hao3"),
         ("展览馆", "zhan2lan2guan3"),
@@ -87,8 +87,8 @@ def test_readings_are_right():
         ("我不", "wo3bu4"),
     ],
 )
-def test_tones_as_they_are_said(text, spoken):
-    assert said(text).replace(" ", "") == spoken
+def test_tones_as_they_are_said(text, output):
+    assert symbols_of(text).replace(" ", "") == output
 
 
 def test_every_reading_of_the_tables_is_a_syllable_of_the_network():

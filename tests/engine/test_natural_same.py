@@ -63,8 +63,8 @@ def test_it_is_the_same_beside_two_others(first):
     beside = [stream("我们走吧。Now we go on.", f"o{lane}", lane, seed=1) for lane in (0, 1)]
     thread = threading.Thread(target=list, args=(beside[1],))
     thread.start()
-    segments, mine = [], stream()
-    for chunk in mine:
+    segments, own_stream = [], stream()
+    for chunk in own_stream:
         segments.append((chunk.segment, chunk.samples.tobytes()))
         next(beside[0], None)
     beside[0].close()

@@ -102,13 +102,13 @@ def test_a_folder_that_cannot_be_written_leaves_it_to_the_next(packages, tmp_pat
 
 def test_two_starts_at_once_write_one_whole_file(packages, tmp_path):
     """Both are in the middle of it at the same time."""
-    both, paths = threading.Barrier(2), []
+    barrier, paths = threading.Barrier(2), []
 
     def blocks():
         yield PARTS[0]
-        both.wait(30)
+        barrier.wait(30)
         yield PARTS[1]
-        both.wait(30)
+        barrier.wait(30)
 
     writers = [
         threading.Thread(target=lambda: paths.append(weights.write(blocks(), tmp_path / "kept")))

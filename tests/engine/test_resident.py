@@ -124,7 +124,7 @@ def settled(resident, is_so) -> bool:
     return False
 
 
-def both(took_over=None):
+def start_two_engines(took_over=None):
     """A resident whose second engine replaced the first, and all engines that were made."""
     engines = []
 
@@ -142,7 +142,7 @@ def both(took_over=None):
 
 def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_be_tried_again():
     reported_engines = []
-    resident, engines = both(reported_engines)
+    resident, engines = start_two_engines(reported_engines)
     small, big = engines
     assert resident.absent("big") is None and not resident.can_try_again() and not resident.again()
     lease = resident.lease()
@@ -176,7 +176,7 @@ def test_when_the_engine_breaks_for_good_the_one_before_it_steps_in_and_it_may_b
 
 
 def test_while_another_steps_in_requests_are_asked_to_come_again():
-    resident, engines = both()
+    resident, engines = start_two_engines()
     gate, start = threading.Event(), FakeEngine.start
     try:
         FakeEngine.start = lambda self: (gate.wait(10), start(self))[1]
@@ -201,7 +201,7 @@ def test_while_another_steps_in_requests_are_asked_to_come_again():
 
 
 def test_a_stand_in_that_cannot_start_leaves_the_reason_of_the_broken_one():
-    resident, engines = both()
+    resident, engines = start_two_engines()
     big, start = engines[1], FakeEngine.start
 
     def fails(self):
@@ -285,7 +285,7 @@ def test_an_engine_that_nobody_could_take_over_is_closed_and_another_may_come():
 
 
 def test_a_stand_in_that_nobody_could_take_over_does_not_close_the_door_for_ever():
-    resident, (_, big) = both()
+    resident, (_, big) = start_two_engines()
     resident._on_ready = lambda engine: 1 / 0
     big.break_down()
     assert settled(resident, resident.can_try_again)
@@ -294,8 +294,8 @@ def test_a_stand_in_that_nobody_could_take_over_does_not_close_the_door_for_ever
     resident.close()
 
 
-@pytest.mark.parametrize("who", ["old", "newcomer"])
-def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
+@pytest.mark.parametrize("failing", ["old", "newcomer"])
+def test_an_engine_that_cannot_be_closed_holds_up_nobody(failing):
     resident, versions = EngineManager(), []
 
     class Clinging(FakeEngine):
@@ -307,7 +307,7 @@ def test_an_engine_that_cannot_be_closed_holds_up_nobody(who):
         def close(self):
             super().close()
             versions.append(self.version)
-            if self.version == who:
+            if self.version == failing:
                 raise OSError("it does not let go")
 
     started(resident, Clinging(version="old"))

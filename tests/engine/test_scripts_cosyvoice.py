@@ -104,13 +104,13 @@ def test_bench_speaks_through_the_stages_beside_the_published_schedule(tmp_path)
         ("bf16", "recompute"),
         ("bf16", "stages"),
     ]
-    for theirs, ours in (report["rows"][:2], report["rows"][2:]):
-        assert ours.keys() >= ROW and theirs.keys() >= ROW and not ours["failures"]
-        assert ours["estimator_frames_per_frame"] == 1.0
-        assert theirs["estimator_frames_per_frame"] == 2 * (
+    for published_row, own_row in (report["rows"][:2], report["rows"][2:]):
+        assert own_row.keys() >= ROW and published_row.keys() >= ROW and not own_row["failures"]
+        assert own_row["estimator_frames_per_frame"] == 1.0
+        assert published_row["estimator_frames_per_frame"] == 2 * (
             (125 + 25) + (125 + 75) + (125 + 150)
         ) / (2 * 150), "the published schedule: hops of 25 and 50, then the rest"
-        assert ours["audio_s_per_s"] > 0 and ours["peak_rss_mb"] > 0
+        assert own_row["audio_s_per_s"] > 0 and own_row["peak_rss_mb"] > 0
     assert [(r["precision"], r["baseline"]) for r in report["ratios"]] == [
         ("fp32", "fp32"),
         ("bf16", "fp32"),

@@ -64,13 +64,13 @@ def prompt(engine):
     return engine.encode(CLIP, RATE, "", "en")
 
 
-def until(what, limit_s: float = 20.0):
+def until(condition, limit_s: float = 20.0):
     """Waits for something that is bound to come; the limit is there to fail, not to measure."""
     end = time.monotonic() + limit_s
-    while not (got := what()) and time.monotonic() < end:
+    while not (actual := condition()) and time.monotonic() < end:
         time.sleep(0.01)
-    assert got
-    return got
+    assert actual
+    return actual
 
 
 def ready_again(engine, n: int = 1):

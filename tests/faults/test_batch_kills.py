@@ -54,12 +54,12 @@ def test_the_same_judge_catches_the_mistake(tmp_path, wrong):
 
 
 def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(tmp_path):
-    def there(name: str) -> Path:
+    def sound_path(name: str) -> Path:
         path = tmp_path / name
         path.write_bytes(b"x" * 100)
         return path
 
-    safe, half, unnamed = there("safe.wav"), there("half"), there("unnamed.wav")
+    safe, half, unnamed = sound_path("safe.wav"), sound_path("half"), sound_path("unnamed.wav")
     journal = [
         ["put", str(tmp_path / "d1")],
         ["sync", str(tmp_path / "d1")],
@@ -83,9 +83,9 @@ def test_the_judge_sees_a_short_file_behind_a_mark(tmp_path):
     run(tmp_path, 1, 3, "tone", steps_each=1, start=start)
     data = tmp_path / "data"
     assert judge(data).states == {"done": 3} and judge(data).is_clean
-    one = next((data / "sounds").glob("??/*.wav"))
-    one.write_bytes(one.read_bytes()[:-2])
-    assert judge(data).half == [one.name] and len(judge(data).lost) == 1
+    first = next((data / "sounds").glob("??/*.wav"))
+    first.write_bytes(first.read_bytes()[:-2])
+    assert judge(data).half == [first.name] and len(judge(data).lost) == 1
 
 
 def test_a_life_whose_engine_cannot_start_ends_with_the_reason(tmp_path, monkeypatch):

@@ -39,20 +39,20 @@ def raw(studio, data: bytes, *more: bytes, pause_s: float = 0.0, limit_s: float 
                 s.sendall(part)
             except OSError:
                 break
-        got = b""
+        actual = b""
         try:
             while part := s.recv(65536):
-                got += part
+                actual += part
                 if (
-                    b"\r\n\r\n" in got
-                    and re.search(rb"content-length: (\d+)", got, re.I)
-                    and len(got.split(b"\r\n\r\n", 1)[1])
-                    >= int(re.search(rb"content-length: (\d+)", got, re.I)[1])
+                    b"\r\n\r\n" in actual
+                    and re.search(rb"content-length: (\d+)", actual, re.I)
+                    and len(actual.split(b"\r\n\r\n", 1)[1])
+                    >= int(re.search(rb"content-length: (\d+)", actual, re.I)[1])
                 ):
                     break
         except OSError:
             pass
-    return got
+    return actual
 
 
 def head(studio, line: str, **headers) -> bytes:
@@ -66,7 +66,7 @@ def head(studio, line: str, **headers) -> bytes:
     ).encode()
 
 
-def told(answer: bytes) -> tuple[int, str]:
+def status_and_body(answer: bytes) -> tuple[int, str]:
     top, _, body = answer.partition(b"\r\n\r\n")
     return int(top.split()[1]), json.loads(body)["error"]["code"]
 
@@ -77,7 +77,7 @@ def told(answer: bytes) -> tuple[int, str]:
 )
 def test_a_thousand_header_lines_are_refused(strict, path):
     many = b"".join(b"X-Filler-%d: x\r\n" % n for n in range(1000))
-    assert told(raw(strict, head(strict, f"GET {path}") + many + b"\r\n")) == (
+    assert status_and_body(raw(strict, head(strict, f"GET {path}") + many + b"\r\n")) == (
         431,
         "too_many_headers",
     )
@@ -103,7 +103,9 @@ def test_a_body_that_drips_is_ended_and_holds_nobody_else_up(strict):
             + b"\r\n{"
         )
         began = time.monotonic()
-        assert told(raw(strict, slow, *[b" "] * 6, pause_s=0.4)) == (408, "too_slow"), path
+        assert status_and_body(raw(strict, slow, *[b" "] * 6, pause_s=0.4)) == (408, "too_slow"), (
+            path
+        )
         assert time.monotonic() - began < 12, "it waited for the whole of it"
     chunked = (
         head(
@@ -113,7 +115,10 @@ def test_a_body_that_drips_is_ended_and_holds_nobody_else_up(strict):
         )
         + b"\r\n1\r\n{\r\n"
     )
-    assert told(raw(strict, chunked, *[b"1\r\n \r\n"] * 6, pause_s=0.4)) == (408, "too_slow")
+    assert status_and_body(raw(strict, chunked, *[b"1\r\n \r\n"] * 6, pause_s=0.4)) == (
+        408,
+        "too_slow",
+    )
     assert idle(settle(strict, idle))
 
 
@@ -155,7 +160,7 @@ def test_an_upload_that_stops_in_the_middle_leaves_nothing(strict):
         )
         + b"\r\n"
     )
-    assert told(raw(strict, start + body)) == (408, "too_slow")
+    assert status_and_body(raw(strict, start + body)) == (408, "too_slow")
     assert not (strict.data_dir / "voices").exists() or not list(
         (strict.data_dir / "voices").iterdir()
     )
@@ -200,11 +205,11 @@ RANGES = [
 
 def test_ranges_of_a_take_are_the_bytes_asked_for_or_refused(strict):
     with strict.client() as http:
-        one = Socket(strict, http)
-        url = one.say({"input": "One tone.", "mode": "instruct", "instructions": "seconds=2"}).of(
+        sock = Socket(strict, http)
+        url = sock.say({"input": "One tone.", "mode": "instruct", "instructions": "seconds=2"}).of(
             "end"
         )[0]["url"]
-        one.close()
+        sock.close()
         whole = http.get(url)
         assert whole.status_code == 200 and whole.headers["accept-ranges"] == "bytes"
         data = whole.content
@@ -226,16 +231,18 @@ def test_ranges_of_a_take_are_the_bytes_asked_for_or_refused(strict):
 
 # ---- ids, request id, log ------------------------------------------------------------------------
 def test_another_visits_take_is_as_unknown_as_none(strict):
-    with strict.client() as one, strict.client() as two:
-        first = Socket(strict, one)
+    with strict.client() as first_item, strict.client() as two:
+        first = Socket(strict, first_item)
         take = first.say(
             {"input": "One tone.", "mode": "instruct", "instructions": "seconds=0.2"}
         ).of("end")[0]["job"]
         first.close()
         two.post("/tts/session")
         for tail in (".wav", ".json"):
-            theirs, none = (two.get(f"/tts/result/{t}{tail}") for t in (take, "take-" + "0" * 32))
-            assert theirs.status_code == none.status_code == 404 and theirs.json() == none.json()
+            other, missing = (two.get(f"/tts/result/{t}{tail}") for t in (take, "take-" + "0" * 32))
+            assert (
+                other.status_code == missing.status_code == 404 and other.json() == missing.json()
+            )
         assert (
             two.post(f"/tts/cancel/{take}").json()
             == two.post("/tts/cancel/take-0").json()
@@ -289,9 +296,9 @@ def test_the_request_id_goes_in_comes_out_and_stands_in_the_log(strict):
         assert any(f"job={job} " in x and "chars=12 " in x for x in lines()) and any(
             "POST /v1/audio/speech status=200" in x for x in lines()
         )
-        one = Socket(strict, http, headers={"X-Request-Id": "socket-7"})
-        one.say({"input": "Hello there."})
-        one.close()
+        sock = Socket(strict, http, headers={"X-Request-Id": "socket-7"})
+        sock.say({"input": "Hello there."})
+        sock.close()
         end = time.monotonic() + 10
         while (
             "request=socket-7 WEBSOCKET /tts/ws status=101" not in strict.log.read_text("utf-8")
@@ -416,8 +423,8 @@ def test_no_word_name_or_key_reaches_the_log(strict):
             json={"data": [s["text"]], "fn_index": 0, "session_hash": s["header"]},
         )
         http.post("/login", data={"user": s["name"], "password": s["key"], "key": s["key"]})
-        one = Socket(strict, http)
-        one.say(
+        sock = Socket(strict, http)
+        sock.say(
             {
                 "input": s["text"],
                 "voice": voice,
@@ -425,9 +432,9 @@ def test_no_word_name_or_key_reaches_the_log(strict):
                 "instructions": f"{s['instruction']} seconds=0.2",
             }
         )
-        one.say({"input": s["text"], "voice": s["bad"]})
-        one.send(op=s["bad"])
-        one.close()
+        sock.say({"input": s["text"], "voice": s["bad"]})
+        sock.send(op=s["bad"])
+        sock.close()
         new_key = http.post("/v1/keys", json={"name": s["name"], "scopes": ["speak"]}).json()
         (
             http.get("/v1/models", headers={"Authorization": f"Bearer {new_key['key']}"}),
@@ -439,8 +446,8 @@ def test_no_word_name_or_key_reaches_the_log(strict):
     log = strict.log.read_text("utf-8")
     assert log.count("\n") > 20
     leaks = {
-        what: next(x for x in log.splitlines() if word in x)
-        for what, word in {
+        name: next(x for x in log.splitlines() if word in x)
+        for name, word in {
             **s,
             "made": new_key["key"],
             "voice": voice,

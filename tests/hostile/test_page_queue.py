@@ -276,10 +276,10 @@ def test_one_visitor_has_so_many_events_in_the_queue_and_no_more(open_studio, vi
     answers: list[int] = []
 
     def ask() -> None:
-        with open_studio.client(cookies=visitor.cookies) as mine:
+        with open_studio.client(cookies=visitor.cookies) as own_client:
             start.wait()
             for _ in range(40):
-                answers.append(bring(mine, fn, path).status_code)
+                answers.append(bring(own_client, fn, path).status_code)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     [t.start() for t in threads]
@@ -301,11 +301,11 @@ def test_a_visitor_whose_results_were_fetched_may_go_on(visitor):
 def test_uploads_that_nobody_reads_are_few_and_do_not_push_out_those_of_others():
     now = [0.0]
     uploads = Uploads(Path("/nowhere"), clock=lambda: now[0])
-    theirs = uploads.add("b/1", "a.wav", b"theirs")
-    mine = [uploads.add("a/1", f"{n}.wav", b"mine") for n in range(3 * MAX_RAW_EACH)]
-    assert uploads.get("b/1", theirs).data == b"theirs"
-    present_paths = [path for path in mine if held_by(uploads, "a/1", path)]
-    assert present_paths == mine[-MAX_RAW_EACH:]
+    other = uploads.add("b/1", "a.wav", b"theirs")
+    own_client = [uploads.add("a/1", f"{n}.wav", b"mine") for n in range(3 * MAX_RAW_EACH)]
+    assert uploads.get("b/1", other).data == b"theirs"
+    present_paths = [path for path in own_client if held_by(uploads, "a/1", path)]
+    assert present_paths == own_client[-MAX_RAW_EACH:]
     large = bytes(MAX_RAW_BYTES // 3)
     for n in range(2):
         uploads.add(f"c{n}/1", "a.wav", large)
@@ -313,7 +313,7 @@ def test_uploads_that_nobody_reads_are_few_and_do_not_push_out_those_of_others()
         uploads.add("d/1", "a.wav", large)
     now[0] += MAX_RAW_AGE_S + 1
     uploads.add("d/1", "a.wav", large)
-    assert not held_by(uploads, "b/1", theirs), "nobody will ask for it any more"
+    assert not held_by(uploads, "b/1", other), "nobody will ask for it any more"
 
 
 def held_by(uploads: Uploads, owner: str, path: str) -> bool:

@@ -37,10 +37,10 @@ REFUSED = [
 ]
 
 
-def speaks(lone, http, written: str = "Still here.") -> list[str]:
-    one = Socket(lone, http)
-    reply = one.say({"input": written, "mode": "instruct", "instructions": "seconds=0.05"})
-    one.close()
+def speaks(lone, http, text: str = "Still here.") -> list[str]:
+    sock = Socket(lone, http)
+    reply = sock.say({"input": text, "mode": "instruct", "instructions": "seconds=0.05"})
+    sock.close()
     return reply.of("begin")[0]["sentences"]
 
 
@@ -131,8 +131,8 @@ def test_a_language_that_is_none(http, language):
 
 def test_a_dictionary_that_swells_a_text_is_refused_in_words(lone, http):
     http.put(PATH, json={"term": "啊", "reading": "长" * 160})
-    one = Socket(lone, http, locale="zh")
-    refusal = one.say({"input": "啊" * 4096}).of("error")[0]
-    one.close()
+    sock = Socket(lone, http, locale="zh")
+    refusal = sock.say({"input": "啊" * 4096}).of("error")[0]
+    sock.close()
     assert refusal["code"] == "too_long_text" and "词典" in refusal["text"]
     assert speaks(lone, http) == ["Still here."]

@@ -50,7 +50,7 @@ class Right:
         self.studio, self.keeper, voice = setup
         self.kind, self.below, self.http = kind, "", self.studio.client()
         self.code = {"key": "invalid_api_key", "login": "login_needed", "link": "demo_ended"}[kind]
-        self.said = dict(SAID)
+        self.params = dict(SAID)
         if kind == "key":
             new_key = make(self.keeper, "speak", "jobs")
             self.headers, self.id = bearer(new_key["key"]), new_key["id"]
@@ -61,15 +61,15 @@ class Right:
             demo = share(self.keeper, voice, **SLOW)
             self.id, self.demo, self.below = demo["id"], demo, demo["path"]
         if kind != "link":
-            self.said["voice"] = "starter-zh-high"
+            self.params["voice"] = "starter-zh-high"
 
     def end(self) -> None:
         if self.kind == "login":
             with self.studio.client(cookies=self.http.cookies) as other:
                 assert other.post("/logout").status_code == 204
         else:
-            where = "/v1/keys/" if self.kind == "key" else "/v1/demos/"
-            assert self.keeper.delete(where + self.id).status_code == 204
+            path = "/v1/keys/" if self.kind == "key" else "/v1/demos/"
+            assert self.keeper.delete(path + self.id).status_code == 204
 
     def socket(self) -> Socket:
         if self.kind == "link":
@@ -85,41 +85,43 @@ def right(request, house):
 
 
 def test_the_pages_socket_hears_no_more(right):
-    one = right.socket()
-    seq = one.start(right.said)
-    one.hear(seq, until=("begin",))
+    sock = right.socket()
+    seq = sock.start(right.params)
+    sock.hear(seq, until=("begin",))
     right.end()
-    reply = one.hear(seq)
+    reply = sock.hear(seq)
     assert reply.of("error")[0]["code"] == right.code
     assert len(reply.pcm) < 30 * 48000 and idle(settle(right.studio, idle))
     for message in ({"op": "ping"}, {"op": "credit", "seq": seq, "upto": 1 << 41}):
-        one.send(**message)
-        assert one.recv()["code"] == right.code, "each message is asked about"
-    one.close()
+        sock.send(**message)
+        assert sock.recv()["code"] == right.code, "each message is asked about"
+    sock.close()
 
 
 def test_what_was_made_before_is_not_sent_afterwards(right):
     """The sound waits for credit, or lies in memory as a whole: neither goes out any more."""
-    one = right.socket()
-    short = {**right.said, "instructions": "seconds=0.5"} if right.kind != "link" else right.said
-    seq = one.start(short, credit=4800)
-    begin = one.hear(seq, until=("begin",)).messages[-1]
-    got = 0
-    while got < 4800:
-        message = one.recv()
-        got += (len(message) - 16) // 2 if isinstance(message, bytes) else 0
+    sock = right.socket()
+    short = (
+        {**right.params, "instructions": "seconds=0.5"} if right.kind != "link" else right.params
+    )
+    seq = sock.start(short, credit=4800)
+    begin = sock.hear(seq, until=("begin",)).messages[-1]
+    n_received = 0
+    while n_received < 4800:
+        message = sock.recv()
+        n_received += (len(message) - 16) // 2 if isinstance(message, bytes) else 0
     right.end()
-    one.send(op="credit", seq=seq, upto=1 << 40)
-    reply = one.hear(seq)
+    sock.send(op="credit", seq=seq, upto=1 << 40)
+    reply = sock.hear(seq)
     assert reply.of("error")[0]["code"] == right.code and not reply.pcm
-    retry = one.hear(one.start({}, job=begin["job"], **{"from": 4800}))
+    retry = sock.hear(sock.start({}, job=begin["job"], **{"from": 4800}))
     assert retry.of("error")[0]["code"] == right.code and not retry.pcm
-    one.close()
+    sock.close()
 
 
 @pytest.mark.parametrize("more", [{}, {"stream_format": "sse"}, {"response_format": "mp3"}])
 def test_a_stream_of_http_breaks_off(right, more):
-    ask = {"response_format": "pcm", **right.said, **more}
+    ask = {"response_format": "pcm", **right.params, **more}
     with (
         pytest.raises(httpx.RemoteProtocolError),
         right.http.stream("POST", right.below + "/v1/audio/speech", json=ask) as answer,
@@ -135,34 +137,34 @@ def test_a_stream_of_http_breaks_off(right, more):
 def test_a_whole_file_is_refused_although_it_was_begun(right):
     before = right.studio.state()["opened"]
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(
+        future = pool.submit(
             right.http.post,
             right.below + "/v1/audio/speech",
-            json={**right.said, "stream": False},
+            json={**right.params, "stream": False},
         )
         settle(right.studio, lambda s: s["opened"] > before)
         right.end()
-        answer = coming.result(20)
+        answer = future.result(20)
     assert answer.status_code in (401, 403) and error(answer)["code"] == right.code
 
 
 def test_a_text_that_comes_afterwards_is_not_spoken(house):
     right = Right("key", house)
-    one = Typist(right.studio, right.headers)
-    one.start(input="Hello there. ", credit=1 << 40, **SLOW)
-    one.hear(until="sound")
+    typist = Typist(right.studio, right.headers)
+    typist.start(input="Hello there. ", credit=1 << 40, **SLOW)
+    typist.hear(until="sound")
     right.end()
-    failed = one.hear().end
+    failed = typist.hear().end
     assert failed["type"] == "speech.failed" and failed["error"]["code"] == right.code
     opened = settle(right.studio, idle)["opened"]
-    one.text("And this? ")
-    assert one.recv()["error"]["code"] == right.code
-    one.send(type="end")
-    assert one.recv()["error"]["code"] == right.code
-    one.send(type="start", voice="starter-zh-high", input="Or this?")
-    assert one.recv()["error"]["code"] == right.code
+    typist.text("And this? ")
+    assert typist.recv()["error"]["code"] == right.code
+    typist.send(type="end")
+    assert typist.recv()["error"]["code"] == right.code
+    typist.send(type="start", voice="starter-zh-high", input="Or this?")
+    assert typist.recv()["error"]["code"] == right.code
     assert right.studio.state()["opened"] == opened
-    one.close()
+    typist.close()
 
 
 def test_the_lines_of_a_batch_of_a_key_stop_with_it(house):
@@ -191,9 +193,9 @@ def test_the_lines_of_a_batch_of_a_key_stop_with_it(house):
 def test_a_key_that_the_script_revokes_ends_its_streams_and_batches(house):
     """Nobody tells the studio. It is noticed at the next message, the next piece, the next line."""
     right = Right("key", house)
-    one, text = right.socket(), Typist(right.studio, right.headers)
-    seq = one.start(right.said, credit=4800)
-    one.hear(seq, until=("begin",))
+    sock, text = right.socket(), Typist(right.studio, right.headers)
+    seq = sock.start(right.params, credit=4800)
+    sock.hear(seq, until=("begin",))
     text.start(credit=1 << 40, **SLOW)
     job = right.http.post(
         "/v2/synthesize/batch",
@@ -208,7 +210,7 @@ def test_a_key_that_the_script_revokes_ends_its_streams_and_batches(house):
     with (
         pytest.raises(httpx.RemoteProtocolError),
         right.http.stream(
-            "POST", "/v1/audio/speech", json={"response_format": "pcm", **right.said}
+            "POST", "/v1/audio/speech", json={"response_format": "pcm", **right.params}
         ) as answer,
     ):
         pieces = answer.iter_raw()
@@ -216,11 +218,11 @@ def test_a_key_that_the_script_revokes_ends_its_streams_and_batches(house):
         assert script(right.studio.data_dir, "revoke", right.id).returncode == 0
         for _ in pieces:
             pass
-    one.send(op="credit", seq=seq, upto=1 << 40)
-    assert one.hear(seq).of("error")[0]["code"] == right.code
+    sock.send(op="credit", seq=seq, upto=1 << 40)
+    assert sock.hear(seq).of("error")[0]["code"] == right.code
     text.text("Hello there. ")
     assert text.hear(until=("error", "speech.failed")).end["error"]["code"] == right.code
-    one.close(), text.close()
+    sock.close(), text.close()
     jobs = JobStore(right.studio.data_dir)
     assert (
         until(lambda: jobs.get(right.id, job), lambda j: j.state == "cancelled").lines["done"] < 200
@@ -233,17 +235,17 @@ def test_what_ended_stays_so_after_a_restart(tmp_path):
     """A login that was ended, and the batch of a key that was revoked while the studio was away."""
     with (
         running("--auth", "bob:secret", data_dir=tmp_path) as studio,
-        closing(logged_in(studio)) as one,
-        closing(logged_in(studio)) as two,
+        closing(logged_in(studio)) as first,
+        closing(logged_in(studio)) as second,
     ):
-        key = make(one, "jobs")
+        key = make(first, "jobs")
         job = studio.client(headers=bearer(key["key"])).post(
             "/v2/synthesize/batch",
             json={"texts": ["Hello there."] * 9, "voice": "starter-zh-high", "async": True, **SLOW},
         )
         settle(studio, lambda s: s["open"])
-        cookies = [dict(http.cookies) for http in (one, two)]
-        assert one.post("/logout").status_code == 204
+        cookies = [dict(http.cookies) for http in (first, second)]
+        assert first.post("/logout").status_code == 204
     assert script(tmp_path, "revoke", key["id"]).returncode == 0
     with running("--auth", "bob:secret", data_dir=tmp_path) as studio:
         jobs = JobStore(tmp_path)
@@ -263,9 +265,9 @@ def test_a_link_that_expires_ends_what_it_speaks(house):
     studio, http, voice = house
     demo = share(http, voice, days=4 / 86400, **SLOW)
     with studio.client() as guest, ThreadPoolExecutor(1) as pool:
-        one = Guest(studio, guest, demo)
-        seq = one.start({"input": "Hello there."})
-        one.hear(seq, until=("begin",))
+        sock = Guest(studio, guest, demo)
+        seq = sock.start({"input": "Hello there."})
+        sock.hear(seq, until=("begin",))
 
         def listen() -> int:
             n = 0
@@ -279,11 +281,11 @@ def test_a_link_that_expires_ends_what_it_speaks(house):
                     n += len(piece)
             return n
 
-        coming = pool.submit(listen)
-        reply = one.hear(seq, timeout=30)
+        future = pool.submit(listen)
+        reply = sock.hear(seq, timeout=30)
         assert reply.of("error")[0]["code"] == "demo_expired" and len(reply.pcm) < 60 * 48000
-        assert 0 < coming.result(30) < 60 * 48000
-        one.close()
+        assert 0 < future.result(30) < 60 * 48000
+        sock.close()
     assert idle(settle(studio, idle))
 
 
@@ -298,18 +300,18 @@ def test_a_key_that_ends_itself_still_hears_that_it_did(house):
 
 def test_a_login_ends_where_it_is_ended_and_others_go_on(house):
     studio, http, _ = house
-    one, two = logged_in(studio), logged_in(studio)
-    stolen = dict(one.cookies)
-    assert one.post("/tts/session").json()["can_log_out"] is True
-    answer = one.post("/logout")
+    first, second = logged_in(studio), logged_in(studio)
+    stolen = dict(first.cookies)
+    assert first.post("/tts/session").json()["can_log_out"] is True
+    answer = first.post("/logout")
     assert answer.status_code == 204 and "Max-Age=0" in answer.headers["set-cookie"]
-    assert one.get("/v1/models").status_code == 401
+    assert first.get("/v1/models").status_code == 401
     with studio.client(cookies=stolen) as thief:
         assert thief.get("/v1/models").status_code == 401, "the cookie is worth nothing any more"
         assert thief.post("/tts/session").status_code == 401
-    assert two.get("/v1/models").status_code == http.get("/v1/models").status_code == 200
+    assert second.get("/v1/models").status_code == http.get("/v1/models").status_code == 200
     assert studio.client().post("/logout").status_code == 401
-    one.close(), two.close()
+    first.close(), second.close()
 
 
 def test_a_login_by_a_key_ends_with_the_key_and_by_itself(house):
@@ -322,9 +324,9 @@ def test_a_login_by_a_key_ends_with_the_key_and_by_itself(house):
             assert page.post("/logout").status_code == 204
             assert page.get("/v1/models").status_code == 401
         page.post("/login", data={"key": boss["key"]})
-        one = Socket(studio, page)
-        seq = one.start(SAID)
-        one.hear(seq, until=("begin",))
+        sock = Socket(studio, page)
+        seq = sock.start(SAID)
+        sock.hear(seq, until=("begin",))
         assert http.delete(f"/v1/keys/{boss['id']}").status_code == 204
-        assert one.hear(seq).of("error")[0]["code"] == "invalid_api_key"
-        one.close()
+        assert sock.hear(seq).of("error")[0]["code"] == "invalid_api_key"
+        sock.close()

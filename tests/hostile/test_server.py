@@ -112,14 +112,14 @@ def test_a_reader_of_1_kb_a_second_holds_only_itself_back(studio):
             b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type:"
             b" application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         )
-        got = slow.recv(1024)
-        assert got.startswith(b"HTTP/1.1 200")
+        message = slow.recv(1024)
+        assert message.startswith(b"HTTP/1.1 200")
         for _ in range(3):
             slow.recv(1024)
             time.sleep(0.3)
-        one = Socket(studio)
-        assert one.say(TEXT).of("end")
-        one.close()
+        sock = Socket(studio)
+        assert sock.say(TEXT).of("end")
+        sock.close()
         n_streams = [
             float(line.split()[1])
             for line in studio.client().get("/metrics").text.splitlines()
@@ -130,35 +130,35 @@ def test_a_reader_of_1_kb_a_second_holds_only_itself_back(studio):
 
 
 def test_a_websocket_that_does_not_read_is_held_by_its_credit(studio):
-    one = Socket(studio)
-    one.start({**TEXT, "instructions": "seconds=600"}, credit=24000 * 15)
+    sock = Socket(studio)
+    sock.start({**TEXT, "instructions": "seconds=600"}, credit=24000 * 15)
     time.sleep(1.0)
     other = Socket(studio)
     assert other.say(TEXT).of("end")
     other.close()
-    one.ws.socket.close()
+    sock.ws.socket.close()
     assert idle(settle(studio, idle))
 
 
 def test_a_full_disk_fails_the_saving_not_the_speaking():
     with running(max_file_kb=96) as full:
-        one = Socket(full, locale="zh")
-        reply = one.say({**TEXT, "instructions": "seconds=6"})
+        sock = Socket(full, locale="zh")
+        reply = sock.say({**TEXT, "instructions": "seconds=6"})
         end = reply.of("end")[0]
         assert len(reply.pcm) == end["samples"] * 2 == 6 * 48000, "every sample was heard"
         assert end["url"] is None and end["code"] == "storage" and "磁盘" in end["text"]
-        short = one.say({**TEXT, "instructions": "seconds=0.5"}).of("end")[0]
-        assert short["url"] and one.http.get(short["url"]).status_code == 200
-        answer = one.http.post(
+        short = sock.say({**TEXT, "instructions": "seconds=0.5"}).of("end")[0]
+        assert short["url"] and sock.http.get(short["url"]).status_code == 200
+        answer = sock.http.post(
             "/v1/audio/voices", files={"audio_sample": clip(8)}, data={"name": "x", "consent": "me"}
         )
         assert answer.status_code == 507 and error(answer)["code"] == "storage"
         assert [
-            v for v in one.http.get("/v1/audio/voices").json()["data"] if not v["starter"]
+            v for v in sock.http.get("/v1/audio/voices").json()["data"] if not v["starter"]
         ] == []
         hidden_files = [p.name for p in full.data_dir.rglob(".*")]
         assert hidden_files == [], "something half-written was left"
-        one.close()
+        sock.close()
 
 
 def test_a_hundred_visitors_do_not_mix_voices(studio):
@@ -169,14 +169,14 @@ def test_a_hundred_visitors_do_not_mix_voices(studio):
 
     def visit(n: int) -> None:
         with studio.client() as http:
-            one = Socket(studio, http)
+            sock = Socket(studio, http)
             pcm = np.frombuffer(
-                bytes(one.say({**TEXT, "instructions": "seconds=0.5", "seed": n % 97}).pcm), "<i2"
+                bytes(sock.say({**TEXT, "instructions": "seconds=0.5", "seed": n % 97}).pcm), "<i2"
             ).astype(float)
             reference = tones[n % 97]
             if len(pcm) != len(reference) or np.abs(pcm - reference).max() > 1:
                 wrong.append(n)
-            one.close()
+            sock.close()
 
     tones = {}
     first = Socket(studio)

@@ -81,10 +81,10 @@ def n_opened(studio, stack: ExitStack, n: int, headers) -> int:
 # ---- too many ------------------------------------------------------------------------------------
 def test_sockets_are_counted_by_visitor_by_address_and_in_all(patient):
     http = patient.client()
-    one = visit(http)
+    sock = visit(http)
 
     def same(n: int) -> dict:
-        return one
+        return sock
 
     def nobody(n: int) -> dict:
         return {}
@@ -115,61 +115,61 @@ def test_a_hundred_and_twenty_sockets_of_new_visits_are_too_many():
 
 
 # ---- silent --------------------------------------------------------------------------------------
-def closed_by(one) -> str:
+def closed_by(first) -> str:
     with pytest.raises(ConnectionClosed) as closed:
         while True:
-            one.ws.recv(20)
+            first.ws.recv(20)
     return closed.value.rcvd.reason
 
 
 def test_a_socket_that_says_nothing_is_closed(strict):
     with strict.client() as http:
         demo = share(http, "starter-zh-high")
-        for one in (Socket(strict), Guest(strict, http, demo)):
-            assert closed_by(one) == "idle"
+        for sock in (Socket(strict), Guest(strict, http, demo)):
+            assert closed_by(sock) == "idle"
 
 
 def test_a_stream_that_waits_for_credit_is_ended(strict):
-    one = Socket(strict)
-    seq = one.start({**TEXT, "instructions": "seconds=60"}, credit=4800)
-    one.send(op="ping", t=1)  # a word that is no credit
-    ended = one.hear(seq)
+    sock = Socket(strict)
+    seq = sock.start({**TEXT, "instructions": "seconds=60"}, credit=4800)
+    sock.send(op="ping", t=1)  # a word that is no credit
+    ended = sock.hear(seq)
     assert ended.of("error")[0]["code"] == "idle" and len(ended.pcm) == 9600
-    assert idle(settle(strict, idle)) and closed_by(one) == "idle"
+    assert idle(settle(strict, idle)) and closed_by(sock) == "idle"
 
 
 def test_a_text_that_is_heard_without_credit_is_ended_however_much_is_said(strict):
-    one = Typist(strict)
-    one.start(input="Hello there. ", credit=2400, mode="instruct", instructions="seconds=60")
+    typist = Typist(strict)
+    typist.start(input="Hello there. ", credit=2400, mode="instruct", instructions="seconds=60")
     message = {}
     while message.get("type") != "speech.failed":
-        one.send(type="credit", upto=1)  # a word that is no credit
+        typist.send(type="credit", upto=1)  # a word that is no credit
         try:
-            got = one.recv(0.1)
+            data = typist.recv(0.1)
         except TimeoutError:
             continue
-        message = got if isinstance(got, dict) else {}
+        message = data if isinstance(data, dict) else {}
     assert message["error"]["code"] == "idle" and idle(settle(strict, idle))
-    one.close()
+    typist.close()
 
 
 def test_a_stream_that_is_made_slowly_is_not_silent(strict):
-    one = Socket(strict)
-    reply = one.say({**TEXT, "instructions": "seconds=2 first=2 rtf=1"})
+    sock = Socket(strict)
+    reply = sock.say({**TEXT, "instructions": "seconds=2 first=2 rtf=1"})
     assert reply.of("end") and len(reply.pcm) == 96000
-    one.close()
+    sock.close()
 
 
 def test_a_message_that_never_ends_is_silence(strict):
     """Its first piece is there, and then one byte and another, each a frame of its own."""
-    one = Socket(strict)
-    raw, mask = one.ws.socket, b"\0\0\0\0"
+    sock = Socket(strict)
+    raw, mask = sock.ws.socket, b"\0\0\0\0"
     raw.sendall(b"\x01\x81" + mask + b"{")
     with pytest.raises(ConnectionClosed):
         for _ in range(100):
             raw.sendall(b"\x00\x81" + mask + b" ")
             try:
-                one.ws.recv(0.1)
+                sock.ws.recv(0.1)
             except TimeoutError:
                 continue
 

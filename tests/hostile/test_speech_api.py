@@ -110,8 +110,8 @@ def test_a_reference_needs_consent_and_goes_before_the_voice(anna):
         and error(answer)["param"] == "consent"
     )
     assert anna.post("/v1/audio/speech", json={**body, "consent": "yes"}).status_code == 422
-    spoken = anna.post("/v1/audio/speech", json={**body, "consent": True, "voice": "voice-none"})
-    assert spoken.status_code == 200 and spoken.headers["x-voice"].startswith("draft-")
+    output = anna.post("/v1/audio/speech", json={**body, "consent": True, "voice": "voice-none"})
+    assert output.status_code == 200 and output.headers["x-voice"].startswith("draft-")
 
 
 def test_the_same_reference_is_read_once_and_belongs_to_who_sent_it(two, anna, ben):
@@ -151,15 +151,15 @@ def test_nobody_hears_a_clip_that_was_cleaned_before_theirs(monkeypatch):
     )
     peaks = []
     for level in levels:
-        one = draft_store.make("local/visit", str(level).encode())
+        draft = draft_store.make("local/visit", str(level).encode())
         peaks.append(
             round(
-                int.from_bytes(draft_store.audio("local/visit", one.id, 0.6)[-2:], "little")
+                int.from_bytes(draft_store.audio("local/visit", draft.id, 0.6)[-2:], "little")
                 / 32768,
                 3,
             )
         )
-        del one
+        del draft
         gc.collect()
     assert peaks == pytest.approx([level / 2 for level in levels], abs=1e-3)
 
@@ -292,13 +292,13 @@ def test_other_peoples_things_are_as_unknown(anna, ben):
         data={"name": "Anna", "consent": consent},
     ).json()["id"]
     job = anna.post("/v1/audio/speech", json={**ASK, "stream": False}).headers["x-job-id"]
-    none = {
+    missing_ids = {
         "consent": "consent-" + "0" * 32,
         "voice": "voice-" + "0" * 32,
         "job": "take-" + "0" * 32,
     }
 
-    def asked(consent: str, voice: str, job: str) -> list[tuple]:
+    def answers_for(consent: str, voice: str, job: str) -> list[tuple]:
         sample = {"audio_sample": clip(4)}
         answers = [
             ben.get(f"/v1/audio/voice_consents/{consent}"),
@@ -316,8 +316,8 @@ def test_other_peoples_things_are_as_unknown(anna, ben):
         ]
         return [(a.status_code, error(a)["code"], error(a)["message"]) for a in answers]
 
-    assert asked(consent, voice, job) == asked(**none) and {
-        status for status, *_ in asked(**none)
+    assert answers_for(consent, voice, job) == answers_for(**missing_ids) and {
+        status for status, *_ in answers_for(**missing_ids)
     } == {404}
     assert ben.get("/v1/audio/voice_consents").json()["data"] == []
     assert (
@@ -369,7 +369,7 @@ def test_a_consent_on_a_full_disk_is_not_half_there():
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "byte_range",
     [
         "bytes=0-0",
         "bytes=-1",
@@ -383,13 +383,13 @@ def test_a_consent_on_a_full_disk_is_not_half_there():
         "bytes=--1",
     ],
 )
-def test_range_tricks(anna, asked):
+def test_range_tricks(anna, byte_range):
     job = anna.post("/v1/audio/speech", json={**ASK, "stream": False}).headers["x-job-id"]
     for _ in range(100):  # the take is written after the answer was
         whole = anna.get(f"/tts/result/{job}.wav")
         if whole.status_code == 200:
             break
-    answer = anna.get(f"/tts/result/{job}.wav", headers={"Range": asked})
+    answer = anna.get(f"/tts/result/{job}.wav", headers={"Range": byte_range})
     assert (
         answer.status_code in (200, 206, 416)
         and len(answer.content) < 2 * len(whole.content) + 4096

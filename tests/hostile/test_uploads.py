@@ -60,10 +60,10 @@ def upload(draft_store: Drafts, owner: str, n_samples: int = MINUTE):
 
 def held_bytes(draft_store: Drafts, owner: str = "") -> int:
     """Of all sound that is reachable from there, counted by itself."""
-    mine = [d.clip for d in draft_store._drafts.values() if d.owner.startswith(owner)]
-    ids = {id(c) for c in mine}
+    own_clips = [d.clip for d in draft_store._drafts.values() if d.owner.startswith(owner)]
+    ids = {id(c) for c in own_clips}
     cleaned = [c for of, c in draft_store._cleaned.values() if not owner or id(of) in ids]
-    return sum({id(c): c.samples.nbytes for c in [*mine, *cleaned]}.values())
+    return sum({id(c): c.samples.nbytes for c in [*own_clips, *cleaned]}.values())
 
 
 def is_there(draft_store: Drafts, draft) -> bool:
@@ -73,9 +73,9 @@ def is_there(draft_store: Drafts, draft) -> bool:
 def test_many_uploads_of_one_visitor_cost_another_nothing(decoded):
     draft_store = new_drafts()
     untouched = upload(draft_store, OTHER)
-    mine = [upload(draft_store, ME) for _ in range(34)]
+    own_drafts = [upload(draft_store, ME) for _ in range(34)]
     assert is_there(draft_store, untouched)
-    assert [is_there(draft_store, d) for d in mine] == [False] * 31 + [True] * 3, (
+    assert [is_there(draft_store, d) for d in own_drafts] == [False] * 31 + [True] * 3, (
         "the oldest of their own"
     )
     assert held_bytes(draft_store, ME) <= 32 * MB and held_bytes(draft_store) <= 96 * MB
@@ -110,19 +110,21 @@ def test_new_visits_without_end_stay_within_the_room_for_all(decoded):
 
 def test_what_was_cleaned_counts_and_goes_first(decoded):
     draft_store = new_drafts()
-    one, two = upload(draft_store, ME), upload(draft_store, ME)
+    first, second = upload(draft_store, ME), upload(draft_store, ME)
     for n in range(1, 20):
-        draft_store.audio(ME, two.id, n / 20)
+        draft_store.audio(ME, second.id, n / 20)
         assert held_bytes(draft_store, ME) <= 32 * MB
     assert (
-        is_there(draft_store, one) and is_there(draft_store, two) and len(draft_store._cleaned) == 1
+        is_there(draft_store, first)
+        and is_there(draft_store, second)
+        and len(draft_store._cleaned) == 1
     )
     other = upload(draft_store, OTHER)
     draft_store.change(OTHER, other.id, clean=0.5)
     assert (
         held_bytes(draft_store) <= 96 * MB
-        and is_there(draft_store, one)
-        and is_there(draft_store, two)
+        and is_there(draft_store, first)
+        and is_there(draft_store, second)
     )
 
 
@@ -140,10 +142,10 @@ def test_references_of_one_program_do_not_push_anothers_out(decoded, monkeypatch
     monkeypatch.setattr(drafts, "ONCE_SHARE_BYTES", 2 * MB)
     monkeypatch.setattr(drafts.audio, "cut", lambda clip, start_s, end_s: clip)
     draft_store = new_drafts()
-    theirs = draft_store.once(OTHER, str(MB // 8).encode())
+    other = draft_store.once(OTHER, str(MB // 8).encode())
     for n in range(40):
         draft_store.once(ME, str(MB // 8 + n).encode())
-    assert is_there(draft_store, theirs) and held_bytes(draft_store, ME) <= 2 * MB
+    assert is_there(draft_store, other) and held_bytes(draft_store, ME) <= 2 * MB
 
 
 def test_the_room_is_never_more_than_all_threads_together_may_take(decoded):
@@ -152,9 +154,9 @@ def test_the_room_is_never_more_than_all_threads_together_may_take(decoded):
     def come(n):
         start.wait()
         for _ in range(12):
-            one = upload(draft_store, f"local/{n % 3}", MINUTE // 2)
+            first = upload(draft_store, f"local/{n % 3}", MINUTE // 2)
             with suppress(NotFound):
-                draft_store.audio(one.owner, one.id, 0.5)
+                draft_store.audio(first.owner, first.id, 0.5)
             with draft_store._lock:
                 most.append(held_bytes(draft_store))
 

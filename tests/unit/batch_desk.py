@@ -29,7 +29,7 @@ class Engine(FakeEngine):
 
     def __init__(self, lanes: int = 2):
         super().__init__(lanes=lanes)
-        self.spoken: list[str] = []
+        self.texts: list[str] = []
         self.faults: dict[str, list[Exception]] = {}
         self.together: list[set[str]] = []
         self.now: set[str] = set()
@@ -40,7 +40,7 @@ class Engine(FakeEngine):
         self.now.add(request.text)
         self.together.append(set(self.now))
         try:
-            self.spoken.append(request.text)
+            self.texts.append(request.text)
             self.gate.wait(20)
             if self.faults.get(request.text):
                 raise self.faults[request.text].pop(0)

@@ -39,7 +39,7 @@ class Origin(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
-        self.content, self.asked, self.tag, self.ranges, self.length = (
+        self.content, self.requests, self.tag, self.ranges, self.length = (
             dict(CONTENT),
             [],
             '"v1"',
@@ -52,7 +52,7 @@ class Origin(ThreadingHTTPServer):
         self.half_way = threading.Event()
         self.redirect = ""  # where files really lie, with {path} in it
         self.second_redirect = ""  # where those are sent on to that followed the first one
-        self.gone: dict[str, int] = {}  # the status instead of a file
+        self.statuses: dict[str, int] = {}  # the status instead of a file
         self.headers: list[str] = []  # of every request
         self.sums: dict[str, str] = {}  # checksums that are stated instead of the right ones
         self.paths: list[str] = []  # as asked, of everything
@@ -66,7 +66,7 @@ class Origin(ThreadingHTTPServer):
         return f"{self.base}/models/some"
 
     def ranges_asked(self, name: str) -> list[str | None]:
-        return [r for p, r in self.asked if p.endswith(name)]
+        return [r for p, r in self.requests if p.endswith(name)]
 
     def sum_of(self, name: str) -> str:
         return self.sums.get(name) or hashlib.sha256(self.content[name]).hexdigest()
@@ -87,15 +87,15 @@ class Answer(BaseHTTPRequestHandler):
         server.paths.append(self.path)
         server.headers.append(str(self.headers))
         name = next((unquote(m[1]) for form in _FILE if (m := re.match(form, self.path))), "")
-        if name in server.gone:
-            self.send_error(server.gone[name])
+        if name in server.statuses:
+            self.send_error(server.statuses[name])
             return None
         data = server.content.get(name)
         target = server.second_redirect if url.path.startswith("/cdn/") else server.redirect
         is_moved = bool(target)
         range_header = self.headers.get("Range")
         if has_body and not (is_moved and data is not None):
-            server.asked.append((name or url.path, range_header))
+            server.requests.append((name or url.path, range_header))
         if server.status or data is None:
             self.send_error(server.status.pop(0) if server.status else 404)
             return None

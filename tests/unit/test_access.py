@@ -228,19 +228,19 @@ def test_a_use_that_came_to_nothing_is_given_back(store):
 
 
 def test_of_many_guests_at_once_no_more_get_in_than_may(store):
-    demos, got = ShareLinks(store), []
+    demos, results = ShareLinks(store), []
     demo = link(demos, max_uses=7)
 
     def come(n: int) -> None:
         try:
             demos.enter(f"{demo.id}/{n}", "hello")
-            got.append(n)
+            results.append(n)
         except KaikouError as error:
             assert error.code == "demo_used_up"
 
     threads = [threading.Thread(target=come, args=(n,)) for n in range(40)]
     [t.start() for t in threads], [t.join() for t in threads]
-    assert len(got) == 7 == store.demo(demo.id).uses
+    assert len(results) == 7 == store.demo(demo.id).uses
 
 
 def test_a_guest_is_told_of_the_link_only_what_it_needs(store):

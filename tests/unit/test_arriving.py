@@ -19,21 +19,21 @@ REQUEST, PROMPT = SpeechRequest("job", "a", "v", seed=2**63 - 1), Prompt("e", "1
 RULE = Segmentation(80, 60, 20)
 
 
-def written(language: str = "auto", said=None, **more) -> TextSource:
-    return TextSource(said or (lambda clause, own: [f"{own}:{clause}"]), language, [], **more)
+def new_text(language: str = "auto", normalise=None, **more) -> TextSource:
+    return TextSource(normalise or (lambda clause, own: [f"{own}:{clause}"]), language, [], **more)
 
 
 def reads() -> TextSource:
     """For an engine that reads while it speaks."""
-    return written(said=lambda clause, own: [clause], rule=RULE, is_read=True)
+    return new_text(normalise=lambda clause, own: [clause], rule=RULE, is_read=True)
 
 
 class ByClause:
     def __init__(self):
-        self.asked, self.closed = [], 0
+        self.requests, self.closed = [], 0
 
     def stream(self, request, prompt, lane):
-        self.asked.append((request.segments, request.seed, lane))
+        self.requests.append((request.segments, request.seed, lane))
         try:
             for n in range(2):
                 yield Chunk(n, np.full(10, n, np.float32), 10 * n, 0, n == 1)
@@ -45,15 +45,15 @@ class Reading(ByClause):
     """A chunk for each piece, and one that is the last."""
 
     def stream_text(self, request, prompt, pieces):
-        self.asked.append(([], request.seed, None))
+        self.requests.append(([], request.seed, None))
         for n, piece in enumerate(pieces):
-            self.asked[-1][0].append(piece)
+            self.requests[-1][0].append(piece)
             yield Chunk(n, np.full(10, n, np.float32), 10 * n, 0, False)
         yield Chunk(n + 1, np.full(5, 9, np.float32), 10 * n + 10, 0, True)
 
 
 def test_clauses_are_spoken_one_after_the_other_as_one_stream():
-    text, engine = written("zh"), ByClause()
+    text, engine = new_text("zh"), ByClause()
     stream, chunks = TextSourceStream(engine, REQUEST, PROMPT, text, 1), []
     assert not text.can_step
     text.push("你好，今天天气真好。")
@@ -72,7 +72,7 @@ def test_clauses_are_spoken_one_after_the_other_as_one_stream():
         and [c.segment for c in chunks] == [0, 0, 1, 1, 2, 2, 2]
     )
     assert [c.last for c in chunks] == [False] * 6 + [True] and not len(chunks[-1].samples)
-    assert engine.closed == 3 and engine.asked == [
+    assert engine.closed == 3 and engine.requests == [
         (("zh:你好，",), REQUEST.seed, 1),
         (("zh:今天天气真好。",), part_seed(REQUEST.seed, 1), 1),
         (("zh:走吧",), part_seed(REQUEST.seed, 2), 1),
@@ -94,18 +94,18 @@ def test_an_engine_that_reads_has_runs_that_end_with_a_long_sentence_a_flush_or_
     stream, chunks = TextSourceStream(engine, REQUEST, PROMPT, text, None), []
     while not chunks or not chunks[-1].last:
         chunks.append(next(stream))
-    assert [pieces for pieces, _, _ in engine.asked] == [
+    assert [pieces for pieces, _, _ in engine.requests] == [
         ["甲乙丙，", "字" * 30 + "，", "字" * 28 + "。"],
         ["乙" * 30 + "，", "丙" * 9 + "。"],
         ["And. Now."],
     ]
-    assert [seed for _, seed, _ in engine.asked] == [
+    assert [seed for _, seed, _ in engine.requests] == [
         REQUEST.seed,
         *(part_seed(REQUEST.seed, n) for n in (3, 5)),
     ]
     assert sorted({c.segment for c in chunks}) == [0, 3, 5]
     assert text.settled(REQUEST).segments == tuple(
-        "".join(pieces) for pieces, _, _ in engine.asked
+        "".join(pieces) for pieces, _, _ in engine.requests
     ), "what was spoken in one go"
 
 
@@ -120,29 +120,29 @@ def test_a_short_rest_is_spoken_with_what_was_before_it(rest, size):
     stream = TextSourceStream(engine, REQUEST, PROMPT, text, None)
     while not next(stream).last:
         pass
-    assert ["".join(pieces) for pieces, _, _ in engine.asked] == [whole]
+    assert ["".join(pieces) for pieces, _, _ in engine.requests] == [whole]
 
 
 def test_what_may_begin_another_run_waits_until_that_is_known():
-    text, got, done = reads(), [], threading.Event()
+    text, results, done = reads(), [], threading.Event()
     run = text.run()
 
     def read():
-        got.append(next(run, "over"))
+        results.append(next(run, "over"))
         done.set()
 
     text.push("字" * 30 + "，" + "字" * 40 + "。" + "字" * 13 + "，")
     assert [next(run), next(run)] == text.pieces[:2] and len(text.pieces) == 3
     threading.Thread(target=read, daemon=True).start()
-    while not text.is_starved and not got:
+    while not text.is_starved and not results:
         done.wait(0.001)
-    assert got == [], "too much for this run, and too little for one of its own"
+    assert results == [], "too much for this run, and too little for one of its own"
     text.push("字" * 20 + "。")
-    assert done.wait(5) and got == ["over"] and text.next == 2
+    assert done.wait(5) and results == ["over"] and text.next == 2
 
 
 def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
-    text, engine = written(said=lambda clause, own: [clause], rule=RULE), ByClause()
+    text, engine = new_text(normalise=lambda clause, own: [clause], rule=RULE), ByClause()
     piece_counts = []
     for delta in (
         "你好，",
@@ -162,7 +162,7 @@ def test_an_engine_that_cannot_read_gets_whole_segments_none_too_short():
     stream = TextSourceStream(engine, REQUEST, PROMPT, text, 0)
     while not next(stream).last:
         pass
-    assert [segments for segments, _, _ in engine.asked] == [(p,) for p in text.pieces]
+    assert [segments for segments, _, _ in engine.requests] == [(p,) for p in text.pieces]
     assert text.settled(REQUEST).segments == tuple(text.pieces)
 
 
@@ -179,7 +179,7 @@ def test_marks_are_no_part_of_an_arriving_text_and_a_leading_one_is_its_language
         ),
     ):
         for size in (1, 3, 500):
-            text = written()
+            text = new_text()
             for at in range(0, len(whole), size):
                 text.push(whole[at : at + size])
             text.end()
@@ -194,28 +194,28 @@ def test_blanks_stand_between_words_and_nowhere_else():
     stream = TextSourceStream(engine, REQUEST, PROMPT, text, None)
     while not next(stream).last:
         pass
-    assert "".join(engine.asked[0][0]) == "Hello there, this is good.很好的事情。Yes it is."
+    assert "".join(engine.requests[0][0]) == "Hello there, this is good.很好的事情。Yes it is."
 
 
 def test_who_reads_waits_for_the_writer_and_is_let_go():
-    text = written(said=lambda clause, own: [clause])
-    got, done = [], threading.Event()
+    text = new_text(normalise=lambda clause, own: [clause])
+    results, done = [], threading.Event()
 
     def read():
-        got.extend(text.run())
+        results.extend(text.run())
         done.set()
 
     text.push("好。")
     threading.Thread(target=read, daemon=True).start()
     while not text.is_starved:
         done.wait(0.001)
-    assert got == ["好。"] and not done.is_set()
+    assert results == ["好。"] and not done.is_set()
     text.close()
     assert done.wait(5) and not text.is_starved and text.fed_s > 0
 
 
 def test_half_a_character_waits_for_the_other_half():
-    text = written()
+    text = new_text()
     text.push("好\ud83d")
     text.push("\ude00吗")
     assert text.text == "好😀吗"
@@ -229,7 +229,7 @@ def test_half_a_character_waits_for_the_other_half():
 
 
 def test_a_text_without_end_is_refused_where_it_is_too_long_and_not_before():
-    text = written()
+    text = new_text()
     for _ in range(4):
         text.push("字" * 1024)
     with pytest.raises(BadInput) as error:
@@ -240,7 +240,7 @@ def test_a_text_without_end_is_refused_where_it_is_too_long_and_not_before():
 
 
 def test_figures_alone_go_with_the_text_around_them():
-    text = written()
+    text = new_text()
     for delta in "1234567890%！增长了很多很多。1234567890%！Now the others: 1234567890%! ":
         text.push(delta)
     text.end()
@@ -253,7 +253,7 @@ def test_figures_alone_go_with_the_text_around_them():
 
 
 def test_news_are_told_and_whether_they_were_waited_for():
-    news, text = [], written()
+    news, text = [], new_text()
     text.listen(news.append)
     text.push("你")
     assert news == []
@@ -271,7 +271,7 @@ def test_a_stream_that_breaks_off_is_a_fault_not_an_end():
         def stream(self, request, prompt, lane):
             yield Chunk(0, np.ones(4, np.float32), 0, 0, False)
 
-    text = written()
+    text = new_text()
     text.push("好。")
     stream = TextSourceStream(Broken(), REQUEST, PROMPT, text, 0)
     next(stream)

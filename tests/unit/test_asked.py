@@ -29,7 +29,7 @@ def asked_in(about, typed, voice, mode, instruction="", language="auto") -> Spee
 
 
 @pytest.mark.parametrize(
-    ("mode", "follows", "told"),
+    ("mode", "follows", "expected"),
     [
         ("instruct", False, "happily"),
         ("zero_shot", False, ""),
@@ -39,15 +39,17 @@ def asked_in(about, typed, voice, mode, instruction="", language="auto") -> Spee
         ("auto", True, "happily"),
     ],
 )
-def test_an_instruction_goes_to_those_who_follow_it(mode, follows, told):
+def test_an_instruction_goes_to_those_who_follow_it(mode, follows, expected):
     about = Abilities("e", "1", 24000, ("zero_shot", "instruct"), ("en",), told_clones=follows)
     request = asked_in(about, "Hello.", VOICE, mode, "happily", "en")
-    assert request.instruction == told and request.mode == ("instruct" if mode == "auto" else mode)
+    assert request.instruction == expected and request.mode == (
+        "instruct" if mode == "auto" else mode
+    )
     assert request.transcript == ("Hello there." if mode == "zero_shot" else "")
 
 
 @pytest.mark.parametrize(
-    ("asked", "known"),
+    ("tag", "expected"),
     [
         ("auto", "auto"),
         ("", "auto"),
@@ -58,37 +60,37 @@ def test_an_instruction_goes_to_those_who_follow_it(mode, follows, told):
         ("ja", "ja"),
     ],
 )
-def test_a_language_is_known_by_its_first_part(asked, known):
+def test_a_language_is_known_by_its_first_part(tag, expected):
     about = Abilities("e", "1", 24000, ("zero_shot",), ("en",))
     assert (
-        build_request(about, "Hello.", VOICE, asked, 1.0, 0).language
-        == known
-        == _settings({"language": asked})["language"]
+        build_request(about, "Hello.", VOICE, tag, 1.0, 0).language
+        == expected
+        == _settings({"language": tag})["language"]
     )
 
 
-@pytest.mark.parametrize("asked", ["xx", "english", "z", "中文", "en;zh", "-", "tlh-QO"])
-def test_an_unknown_language_is_refused_with_those_that_are_known(asked):
+@pytest.mark.parametrize("language", ["xx", "english", "z", "中文", "en;zh", "-", "tlh-QO"])
+def test_an_unknown_language_is_refused_with_those_that_are_known(language):
     for ask in (known_language, lambda tag: _settings({"language": tag})):
         with pytest.raises(BadInput) as exc_info:
-            ask(asked)
+            ask(language)
         assert (exc_info.value.code, exc_info.value.param, exc_info.value.status) == (
             "bad_language",
             "language",
             422,
         )
         for sentence in (exc_info.value.en, exc_info.value.zh):
-            assert asked in sentence and all(tag in sentence for tag in LANGUAGES)
+            assert language in sentence and all(tag in sentence for tag in LANGUAGES)
 
 
 @pytest.mark.parametrize(
-    ("typed", "language", "known"),
+    ("typed", "language", "expected"),
     [("<|jp|>はい", "auto", "ja"), ("<|en|>Hi", "zh", "en"), ("<|im_end|>Hi", "zh", "zh"),
         ("Hi <|en|>", "auto", "auto")],
 )  # fmt: skip
-def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, known):
+def test_the_mark_that_a_text_begins_with_is_its_language(typed, language, expected):
     about = Abilities("e", "1", 24000, MODES, ("en",))
-    assert build_request(about, typed, VOICE, language, 1.0, 0).language == known
+    assert build_request(about, typed, VOICE, language, 1.0, 0).language == expected
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
 
 
 @pytest.mark.parametrize(
-    ("said", "more", "mode"),
+    ("text", "more", "mode"),
     [
         ("字" * 9, {}, "cross_lingual"), ("字" * 10, {}, "zero_shot"),
         ("字" * 9, {"instruction": "Slowly."}, "instruct"),
@@ -130,32 +132,34 @@ def test_marks_are_no_part_of_an_instruction_and_reach_an_engine_with_a_transcri
         ("a" * 60, {}, "zero_shot"),
     ],
 )  # fmt: skip
-def test_a_text_shorter_than_half_of_the_transcript_is_spoken_without_it(said, more, mode):
+def test_a_text_shorter_than_half_of_the_transcript_is_spoken_without_it(text, more, mode):
     rule = Segmentation(80, 60, 20)
     about = Abilities("e", "1", 24000, MODES, ("zh",), segmentation=rule, told_clones=True)
-    asked = {"mode": "zero_shot", "instruction": "", "transcript": "稿" * 20} | more
+    fields = {"mode": "zero_shot", "instruction": "", "transcript": "稿" * 20} | more
 
     def fitted(about, transcript):
         voice = replace(VOICE, transcript=transcript)
-        request = SpeechRequest("r", said, "v", segments=(said,))
-        given = (asked["mode"], asked["instruction"])
+        request = SpeechRequest("r", text, "v", segments=(text,))
+        mode_fields = (fields["mode"], fields["instruction"])
         chosen, left_out, notes = choose_mode(
-            about, request, voice, *given, reads_transcripts=False
+            about, request, voice, *mode_fields, reads_transcripts=False
         )
         assert not left_out
         return chosen, notes
 
-    request, notes = fitted(about, asked["transcript"])
+    request, notes = fitted(about, fields["transcript"])
     assert request.mode == mode
-    assert notes == ([SHORT_TEXT] if mode != asked["mode"] else [])
-    kept = "" if notes or asked["mode"] == "preset" else asked["transcript"]
-    assert request.transcript == kept and request.instruction == asked["instruction"]
-    assert fitted(about, asked["transcript"] and f"<|zh|>{asked['transcript']}")[0].mode == mode, (
-        "marks do not count"
+    assert notes == ([SHORT_TEXT] if mode != fields["mode"] else [])
+    expected_transcript = "" if notes or fields["mode"] == "preset" else fields["transcript"]
+    assert (
+        request.transcript == expected_transcript and request.instruction == fields["instruction"]
     )
+    assert (
+        fitted(about, fields["transcript"] and f"<|zh|>{fields['transcript']}")[0].mode == mode
+    ), "marks do not count"
     unread = replace(about, segmentation=None), replace(about, modes=("zero_shot", "preset"))
     for other in unread:
-        assert fitted(other, asked["transcript"])[0].mode == asked["mode"]
+        assert fitted(other, fields["transcript"])[0].mode == fields["mode"]
 
 
 def test_a_text_that_is_still_written_keeps_its_transcript_and_the_caller_is_told_in_the_end():

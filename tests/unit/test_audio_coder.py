@@ -74,11 +74,11 @@ def same(kind, decoded, pcm, is_whole=False):
         <= len(decoded) - delay - len(expected)
         <= (0 if is_whole and kind == "mp3" else FRAME[kind])
     )
-    got = decoded[delay : delay + len(expected)]
+    actual = decoded[delay : delay + len(expected)]
     if kind == "flac":
-        assert np.array_equal(to_s16(got), pcm)
-    assert np.corrcoef(got, expected)[0, 1] > 0.98
-    assert abs(20 * np.log10(np.sqrt(np.mean(got**2) / np.mean(expected**2)))) < 0.7
+        assert np.array_equal(to_s16(actual), pcm)
+    assert np.corrcoef(actual, expected)[0, 1] > 0.98
+    assert abs(20 * np.log10(np.sqrt(np.mean(actual**2) / np.mean(expected**2)))) < 0.7
 
 
 def coded(kind, pcm, piece=1920, rate=RATE, **how):

@@ -181,10 +181,10 @@ def test_content_counts_not_the_order_of_tags():
 
 def test_many_at_once_get_their_own_sound_and_leave_one_standby():
     clips = [Clip(np.full(2400, k / 100, np.float32), 24000) for k in range(1, 13)]
-    got = {}
+    results = {}
 
     def work(k, clip):
-        got[k] = decode(file_of(clip, kind="FLOAT")).samples
+        results[k] = decode(file_of(clip, kind="FLOAT")).samples
 
     threads = [threading.Thread(target=work, args=item) for item in enumerate(clips)]
     for t in threads:
@@ -192,7 +192,7 @@ def test_many_at_once_get_their_own_sound_and_leave_one_standby():
     for t in threads:
         t.join()
     for k, clip in enumerate(clips):
-        np.testing.assert_array_equal(got[k], clip.samples)
+        np.testing.assert_array_equal(results[k], clip.samples)
     assert decoder_children() == 1
     close_decoder()
     assert decoder_children() == 0

@@ -151,8 +151,8 @@ def test_a_long_clip_offers_three_windows_that_begin_and_end_in_pauses():
 
 def test_the_noisy_half_is_not_chosen():
     half = noisy(voice_like(10.0, seed=4), 8)
-    both = np.concatenate([half.samples, voice_like(10.0, seed=5).samples])
-    assert inspect(half.with_samples(both)).windows[0].start_s >= 9
+    pair = np.concatenate([half.samples, voice_like(10.0, seed=5).samples])
+    assert inspect(half.with_samples(pair)).windows[0].start_s >= 9
 
 
 def test_one_breathless_minute_still_gives_windows():

@@ -24,7 +24,7 @@ T = np.arange(6 * RATE) / RATE
 SYLLABLES = 0.1 + np.clip(np.sin(2 * np.pi * 3 * T), 0, 1)
 
 
-def heard(path: Path) -> Clip:
+def read_clip(path: Path) -> Clip:
     """At one rate and one level, so that nothing but the voices differs."""
     clip = decode(path.read_bytes())
     samples = resample(clip.samples, clip.rate, RATE)
@@ -35,8 +35,8 @@ def after_each_other(*clips: Clip) -> tuple[Clip, float]:
     """Both with a pause between, and the middle of that pause in seconds."""
     pause = 2e-4 * np.random.default_rng(3).standard_normal(round(0.35 * RATE))
     first, second = (clip.samples for clip in clips)
-    both = np.concatenate([first, pause, second]).astype(np.float32)
-    return Clip(both, RATE), (len(first) + len(pause) / 2) / RATE
+    pair = np.concatenate([first, pause, second]).astype(np.float32)
+    return Clip(pair, RATE), (len(first) + len(pause) / 2) / RATE
 
 
 def codes(clip: Clip) -> list[str]:
@@ -45,7 +45,7 @@ def codes(clip: Clip) -> list[str]:
 
 @pytest.mark.parametrize("path", ALL, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_no_single_voice_is_taken_for_two_or_for_none(path):
-    clip = heard(path)
+    clip = read_clip(path)
     twice, _ = after_each_other(clip, clip.with_samples(0.4 * clip.samples))
     for kind in (clip, twice, noisy(clip, 20), echoing(clip, 0.4), with_music(clip, "struck", 5)):
         finding_codes = codes(kind)
@@ -53,10 +53,10 @@ def test_no_single_voice_is_taken_for_two_or_for_none(path):
 
 
 @pytest.mark.parametrize(
-    "one, other", [(0, 1), (0, 4), (1, 3), (2, 5), (1, 5), (4, 3)], ids=lambda i: STARTERS[i].stem
+    "first, other", [(0, 1), (0, 4), (1, 3), (2, 5), (1, 5), (4, 3)], ids=lambda i: STARTERS[i].stem
 )
-def test_a_change_of_speaker_is_found_and_no_part_goes_across(one, other):
-    clip, at = after_each_other(heard(STARTERS[one]), heard(STARTERS[other]))
+def test_a_change_of_speaker_is_found_and_no_part_goes_across(first, other):
+    clip, at = after_each_other(read_clip(STARTERS[first]), read_clip(STARTERS[other]))
     report = inspect(clip)
     assert report.speaker_changes_s == pytest.approx((at,), abs=0.5)
     assert "speakers" in [w.code for w in report.warnings]
@@ -68,7 +68,7 @@ def test_a_change_of_speaker_is_found_and_no_part_goes_across(one, other):
 
 
 def test_three_turns_are_two_changes():
-    first, second = heard(STARTERS[1]), heard(STARTERS[4])
+    first, second = read_clip(STARTERS[1]), read_clip(STARTERS[4])
     clip, at = after_each_other(first, second)
     clip, second_change_s = after_each_other(clip, first)
     assert speaker_changes(analyse(clip)) == pytest.approx((at, second_change_s), abs=0.5)

@@ -94,8 +94,10 @@ def test_tempo_does_not_care_how_the_stream_is_cut(sizes, factor):
     whole = TimeStretch(RATE, factor)
     expected = np.concatenate([whole.push(VOICE), whole.flush()])
     tempo = TimeStretch(RATE, factor)
-    got = np.concatenate([*(tempo.push(part) for part in partition(VOICE, sizes)), tempo.flush()])
-    np.testing.assert_array_equal(got, expected)
+    actual = np.concatenate(
+        [*(tempo.push(part) for part in partition(VOICE, sizes)), tempo.flush()]
+    )
+    np.testing.assert_array_equal(actual, expected)
 
 
 @settings(max_examples=25, deadline=None)
@@ -170,10 +172,13 @@ def test_a_stream_is_resampled_as_the_whole_is_whatever_the_pieces():
     pcm = to_s16(0.3 * rng.standard_normal(22050).astype(np.float32))
     whole = to_s16(resample(from_s16(pcm), 22050, 24000))
     for size in (14, 700, 44_000, 10**6):
-        one = Resampler(22050, 24000)
+        resampler = Resampler(22050, 24000)
         assert (
             b"".join(
-                [*(one.push(pcm[at : at + size]) for at in range(0, len(pcm), size)), one.flush()]
+                [
+                    *(resampler.push(pcm[at : at + size]) for at in range(0, len(pcm), size)),
+                    resampler.flush(),
+                ]
             )
             == whole
             and len(whole) == 48000

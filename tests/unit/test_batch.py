@@ -28,13 +28,13 @@ def test_a_poison_line_stops_after_three_tries_alone_and_the_rest_goes_on(studio
     job_row = until(studio, job, "done")
     assert (
         job_row.lines == {"done": 7, "failed": 1}
-        and engine.spoken.count("Line 3.") == 3
-        and engine.spoken.count("Line 5.") == 2
+        and engine.texts.count("Line 3.") == 3
+        and engine.texts.count("Line 5.") == 2
     )
     bad = lines(studio, job)[2]
     assert (bad.state, bad.attempts, bad.code) == ("failed", 3, "fault") and bad.error_zh
     retries = [
-        together for text, together in zip(engine.spoken, engine.together) if text == "Line 3."
+        together for text, together in zip(engine.texts, engine.together) if text == "Line 3."
     ][1:]
     assert retries == [{"Line 3."}] * 2, "nothing else was in the air when it was tried again"
     engine.faults.clear()
@@ -62,7 +62,7 @@ def test_an_engine_that_is_away_costs_no_line_a_try(studio, engine):
     engine.faults["Line 2."] = [NotReady(Message("Away.", "不在。"))] * 6
     job = studio.batch.submit(ME, asks(3))
     assert until(studio, job, "done").lines == {"done": 3}
-    assert [x.attempts for x in lines(studio, job)] == [0, 0, 0] and engine.spoken.count(
+    assert [x.attempts for x in lines(studio, job)] == [0, 0, 0] and engine.texts.count(
         "Line 2."
     ) == 7
 
@@ -87,7 +87,7 @@ def test_a_stuck_engine_does_not_keep_the_studio_from_ending(tmp_path, monkeypat
     own_studio.start(lambda: engine).join(20)
     engine.gate.clear()
     job = own_studio.batch.submit(ME, asks(4))
-    while len(engine.spoken) < 2:
+    while len(engine.texts) < 2:
         time.sleep(0.01)
     ended = threading.Thread(target=own_studio.batch.close)
     ended.start()
@@ -111,7 +111,7 @@ def test_two_jobs_that_want_the_same_line_at_once_make_it_once(studio, engine):
     )
     engine.gate.set()
     until(studio, first, "done"), until(studio, second, "done")
-    assert engine.spoken == ["The same."] and studio.batch.worker.synthesiser.n_cached == 1
+    assert engine.texts == ["The same."] and studio.batch.worker.synthesiser.n_cached == 1
     assert studio.batch.sound(ME, first.id, 1) == studio.batch.sound(ME, second.id, 1)
     studio.batch.delete(ME, first.id)
     assert studio.batch.sound(ME, second.id, 1).is_file(), "another job still has it"
@@ -139,7 +139,7 @@ def test_what_a_sound_is_made_from_is_in_its_key(studio, engine):
     until(studio, second_job, "done")
     assert [x.key for x in lines(studio, second_job)] == [
         x.key for x in lines(studio, job)
-    ] and len(engine.spoken) == len(variants)
+    ] and len(engine.texts) == len(variants)
     other = studio.batch.submit(OTHER, [base])
     until(studio, other, "done", owner=OTHER)
     assert lines(studio, other, OTHER)[0].key != lines(studio, job)[0].key, "accounts share nothing"
@@ -154,15 +154,15 @@ def test_seeds_come_from_the_job_and_the_line(studio):
         job = studio.batch.submit(ME, [LineRequest(t, **SHORT) for t in texts], **kw)
         return [x.seed for x in lines(studio, job)], job.seed
 
-    one, _ = seeds(["a", "b", "b", "c"], seed=5)
-    two, _ = seeds(["new", "b", "a", "b"], seed=5)
+    first, _ = seeds(["a", "b", "b", "c"], seed=5)
+    second, _ = seeds(["new", "b", "a", "b"], seed=5)
     assert (
-        len(set(one)) == 4
-        and two[1:] == [one[1], one[0], one[2]]
-        and seeds(["a"], seed=6)[0] != one[:1]
+        len(set(first)) == 4
+        and second[1:] == [first[1], first[0], first[2]]
+        and seeds(["a"], seed=6)[0] != first[:1]
     )
-    drawn, seed = seeds(["a", "b"])
-    assert seeds(["a", "b"], seed=seed)[0] == drawn, "a job's own seed makes it again"
+    drawn_ids, seed = seeds(["a", "b"])
+    assert seeds(["a", "b"], seed=seed)[0] == drawn_ids, "a job's own seed makes it again"
     job = studio.batch.submit(ME, [LineRequest("a", **SHORT, seed=2**63 - 1)])
     assert until(studio, job, "done") and lines(studio, job)[0].seed == 2**63 - 1
 
@@ -170,7 +170,7 @@ def test_seeds_come_from_the_job_and_the_line(studio):
 def test_accounts_and_jobs_share_alike(studio, engine):
     engine.gate.clear()
     long = studio.batch.submit(ME, asks(12))
-    while len(engine.spoken) < 2:
+    while len(engine.texts) < 2:
         time.sleep(0.01)
     short = studio.batch.submit(OTHER, asks(2, start=100))
     engine.gate.set()
@@ -183,7 +183,7 @@ def test_accounts_and_jobs_share_alike(studio, engine):
 
 def test_a_batch_takes_nobodys_place_and_steps_aside_for_listeners(studio, engine):
     job = studio.batch.submit(ME, asks(12, instruction="seconds=3 chunk=0.1 rtf=0.2"))
-    while len(engine.spoken) < 3:
+    while len(engine.texts) < 3:
         time.sleep(0.01)
     assert studio.scheduler_pool.n_open >= 2
     assert studio.job_runner.admission.n_open == 0 and studio.scheduler_pool.n_wanting_audio() == 0
@@ -218,7 +218,7 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
     new_job = studio.batch.submit(ME, asks(8))
     until(studio, new_job, "done")
 
-    async def taken(job) -> bytes:
+    async def read_zip(job) -> bytes:
         return b"".join([piece async for piece in batches._as_made(studio, ME, job)])
 
     def names(data: bytes) -> list[str]:
@@ -228,7 +228,7 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
             ] == list(range(1, 9))
             return z.namelist()
 
-    assert names(asyncio.run(taken(new_job))) == [
+    assert names(asyncio.run(read_zip(new_job))) == [
         *(f"{n:04d}_Line-{n}.wav" for n in range(1, 9)),
         "manifest.json",
     ]
@@ -240,7 +240,7 @@ def test_a_zip_looks_once_for_what_has_ended_and_sends_it_in_order(studio, engin
     live = studio.batch.submit(ME, asks(8, start=1, seed=5))
     threading.Timer(0.2, engine.gate.set).start()
     assert (
-        names(asyncio.run(taken(live)))[:8] == [f"{n:04d}_Line-{n}.wav" for n in range(1, 9)]
+        names(asyncio.run(read_zip(live)))[:8] == [f"{n:04d}_Line-{n}.wav" for n in range(1, 9)]
         and 2 <= len(looks) <= 8 + 3
     ), "one for every line that ends, at most"
 

@@ -56,7 +56,7 @@ def test_a_line_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_j
     disk, engine.gate = FullDisk(), threading.Event()
     studio.batch._sounds._disk = disk
     job = studio.batch.submit(ME, asks(3))
-    while len(engine.spoken) < 2:
+    while len(engine.texts) < 2:
         time.sleep(0.01)
     disk.is_full, disk.gate = True, threading.Event()
     engine.gate.set()
@@ -85,24 +85,24 @@ def test_a_job_let_go_on_at_the_moment_it_is_stopped_goes_on(studio, monkeypatch
     waiting[0].join()
 
 
-@pytest.mark.parametrize("asked", ["claim", "claim_again"])
+@pytest.mark.parametrize("requests", ["claim", "claim_again"])
 def test_a_claim_that_met_the_full_disk_before_it_was_cleared_does_not_stop_the_job(
-    studio, engine, monkeypatch, asked
+    studio, engine, monkeypatch, requests
 ):
     engine.faults["Line 2."] = [EngineFault()]  # which is claimed again
-    store, met = studio.batch._jobs, []
-    claim = getattr(store, asked)
+    store, calls = studio.batch._jobs, []
+    claim = getattr(store, requests)
 
     def full(job_id, *more):
-        if met:
+        if calls:
             return claim(job_id, *more)
-        met.append(1)
+        calls.append(1)
         studio.batch.resume(ME, job_id)  # somebody made room, and the error is still on its way
         raise StorageFull()
 
-    monkeypatch.setattr(store, asked, full)
+    monkeypatch.setattr(store, requests, full)
     job = studio.batch.submit(ME, asks(3))
-    assert until(studio, job, "done").lines == {"done": 3} and met
+    assert until(studio, job, "done").lines == {"done": 3} and calls
 
 
 def test_a_pause_that_cannot_be_written_down_is_known_all_the_same(studio, monkeypatch):

@@ -77,10 +77,10 @@ def test_claims_of_a_dead_process_return_and_of_a_living_one_do_not(tmp_path):
 def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
     store = JobStore(tmp_path)
     job = store.add("a", "", "auto", 1, [Line(n, "x", "v") for n in (1, 2, 3)])
-    one, two = store.claim(job.id), store.claim(job.id)
+    first, second = store.claim(job.id), store.claim(job.id)
     store.cancel(job.id)
-    store.release(one)
-    assert store.mark_done(two, "k", 1, 24000, "e"), (
+    store.release(first)
+    assert store.mark_done(second, "k", 1, 24000, "e"), (
         "what was made although nobody waits for it is kept"
     )
     assert (
@@ -91,7 +91,7 @@ def test_a_cancelled_job_takes_back_what_is_still_in_the_air(tmp_path):
     store.resume(job.id)
     assert store.get("a", job.id).lines == {"waiting": 2, "done": 1}
     store.delete(job.id)
-    assert not store.mark_done(one, "k", 1, 24000, "e")
+    assert not store.mark_done(first, "k", 1, 24000, "e")
     with pytest.raises(NotFound):
         store.get("a", job.id)
     store.close()

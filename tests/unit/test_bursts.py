@@ -51,33 +51,33 @@ def hold_together(monkeypatch, place, name: str, n: int) -> None:
     """Whoever looks by `name` goes on when all have looked: no luck is needed to meet the gap
     between looking and doing.
     """
-    look, met = getattr(place, name, None), threading.Barrier(n)
+    look, barrier = getattr(place, name, None), threading.Barrier(n)
 
     def slow(*args):
         result = look(*args)
         with suppress(threading.BrokenBarrierError):
-            met.wait(2)
+            barrier.wait(2)
         return result
 
     if look is not None:
         monkeypatch.setattr(place, name, slow)
 
 
-@pytest.mark.parametrize("what", ["keys", "demos"])
-def test_keys_and_links_of_an_account_are_bounded_for_a_burst_too(tmp_path, monkeypatch, what):
+@pytest.mark.parametrize("kind", ["keys", "demos"])
+def test_keys_and_links_of_an_account_are_bounded_for_a_burst_too(tmp_path, monkeypatch, kind):
     store = AccessStore(tmp_path)
     keys, demos = Keys(store), ShareLinks(store)
     create = {
         "keys": lambda i: keys.create(ME, f"robot {i}"),
         "demos": lambda i: demos.create(ME, "voice-1", "Lin", {}),
-    }[what]
-    module = {"keys": "keys", "demos": "share_links"}[what]
+    }[kind]
+    module = {"keys": "keys", "demos": "share_links"}[kind]
     monkeypatch.setattr(f"webui.studio.{module}.MAX_LIVE", 3)
     with monkeypatch.context() as gap:
-        hold_together(gap, store, what, 8)
+        hold_together(gap, store, kind, 8)
         refused = [e for e in at_once(8, create) if isinstance(e, BadInput)]
-    assert len(refused) == 5 and {e.code for e in refused} == {f"too_many_{what}"}
-    assert len(getattr(store, what)()) == 3
+    assert len(refused) == 5 and {e.code for e in refused} == {f"too_many_{kind}"}
+    assert len(getattr(store, kind)()) == 3
 
 
 def test_open_batches_are_bounded_for_a_burst_and_for_those_that_go_on(studio, engine, monkeypatch):
@@ -116,12 +116,12 @@ def test_a_burst_of_listeners_does_not_get_in_together(tmp_path):
         jobs = at_once(10, lambda i: studio.synthesis.open(f"local/{i}", text_in="Hello.", **say))
         states = [j.snapshot().state for j in jobs]
         assert sorted(states) == ["running"] * 2 + ["waiting"] * 8
-        for one in jobs:
-            studio.job_runner.credit(one, 1 << 40)
-        for one in jobs:
+        for speech_job in jobs:
+            studio.job_runner.credit(speech_job, 1 << 40)
+        for speech_job in jobs:
             ended = threading.Event()
-            one.listen(ended.set)
-            while one.snapshot().state not in ("saving", "done"):
+            speech_job.listen(ended.set)
+            while speech_job.snapshot().state not in ("saving", "done"):
                 assert ended.wait(20)
                 ended.clear()
     finally:
@@ -130,27 +130,27 @@ def test_a_burst_of_listeners_does_not_get_in_together(tmp_path):
 
 def test_who_never_asks_for_sound_keeps_nobody_waiting_for_long(monkeypatch):
     monkeypatch.setattr(admission, "CLAIM_S", 0.02)
-    gate, begun = Admission(lambda: 1, lambda: 0, 9, 9), threading.Semaphore(0)
+    gate, started = Admission(lambda: 1, lambda: 0, 9, 9), threading.Semaphore(0)
     jobs = [job(n, credit=0) for n in "abc"]
-    for one in jobs:
-        gate.enter(one, lambda _: begun.release())
+    for speech_job in jobs:
+        gate.enter(speech_job, lambda _: started.release())
     for _ in jobs:
-        assert begun.acquire(timeout=20)
+        assert started.acquire(timeout=20)
     assert gate.n_waiting == 0
 
 
 def test_a_place_that_was_claimed_is_free_again_when_its_job_ends(monkeypatch):
     monkeypatch.setattr(admission, "CLAIM_S", 1e6)
-    gate, begun = Admission(lambda: 1, lambda: 0, 9, 9), []
+    gate, started = Admission(lambda: 1, lambda: 0, 9, 9), []
     jobs = [job(n, credit=0) for n in "abc"]
-    for one in jobs:
-        gate.enter(one, lambda j: begun.append(j.id))
-    assert begun == ["a"] and gate.n_waiting == 2
+    for speech_job in jobs:
+        gate.enter(speech_job, lambda j: started.append(j.id))
+    assert started == ["a"] and gate.n_waiting == 2
     gate.finish(jobs[0])
-    assert begun == ["a", "b"]
+    assert started == ["a", "b"]
     jobs[1].credit = 1  # it is its lane's now, which says that it is not hungry
     gate.next()
-    assert begun == ["a", "b", "c"] and gate._timer is None
+    assert started == ["a", "b", "c"] and gate._timer is None
 
 
 def test_a_consent_is_not_deleted_while_a_voice_is_saved_under_it(studio, monkeypatch):
@@ -178,13 +178,13 @@ def test_a_consent_is_not_deleted_while_a_voice_is_saved_under_it(studio, monkey
 
 
 def test_of_two_models_fetched_in_the_same_moment_one_goes_on():
-    shelf, met = ModelLibrary(None, list, None, {}, ""), threading.Barrier(2)
+    shelf, barrier = ModelLibrary(None, list, None, {}, ""), threading.Barrier(2)
     states = {"a": "none", "b": "none"}
 
     def fetch(name):
         states[name] = "downloading"
         with suppress(threading.BrokenBarrierError):
-            met.wait(0.5)
+            barrier.wait(0.5)
 
     shelf._downloads = {
         n: SimpleNamespace(
@@ -304,8 +304,8 @@ def test_who_goes_away_ends_the_work(studio):
     with_takes_of_api = [
         replace(t, id=f"take-9{n}", owner="local/api") for n, t in enumerate(studio.takes.list(ME))
     ]
-    for one in with_takes_of_api:
-        studio.takes._store.add(one, WAV)
+    for api_take in with_takes_of_api:
+        studio.takes._store.add(api_take, WAV)
     asyncio.run(ask())
     headers = dict(messages[0]["headers"])
     assert headers[b"content-disposition"] == b'attachment; filename="kaikou-takes.zip"'

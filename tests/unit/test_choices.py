@@ -94,14 +94,14 @@ def test_takes_stay_until_deleted_and_favourites_whatever_comes(tmp_path):
 
 
 def test_a_page_that_says_its_choices_again_writes_nothing(tmp_path, monkeypatch):
-    takes, written = takes_at(tmp_path), []
+    takes, writes = takes_at(tmp_path), []
     save = takes.choices._store.save
-    monkeypatch.setattr(takes.choices._store, "save", lambda c: (written.append(c), save(c)))
+    monkeypatch.setattr(takes.choices._store, "save", lambda c: (writes.append(c), save(c)))
     for _ in range(5):
         takes.keep(ME, 1), takes.label(ME, True), takes.notice(ME, True)
-    assert len(written) == 2
+    assert len(writes) == 2
     takes.sweep(), takes.close()
-    assert len(written) == 2
+    assert len(writes) == 2
 
 
 def test_choices_are_bounded_but_not_those_of_who_has_takes(tmp_path, monkeypatch):
@@ -201,7 +201,7 @@ def test_retention_goes_on_after_a_disk_fault(tmp_path, fault):  # noqa: F811
 
 def test_counting_use_outlives_whatever_the_disk_does(tmp_path, monkeypatch):
     monkeypatch.setattr(usage, "WRITE_S", 0.01)
-    counts, failed, written = usage.Usage(AccessStore(tmp_path)), [], threading.Event()
+    counts, failed, writes = usage.Usage(AccessStore(tmp_path)), [], threading.Event()
     add = counts._store.add_usage
 
     def once_in_vain(used):
@@ -209,11 +209,11 @@ def test_counting_use_outlives_whatever_the_disk_does(tmp_path, monkeypatch):
             failed.append(1)
             raise OSError(5, "Input/output error")
         add(used)
-        written.set()
+        writes.set()
 
     monkeypatch.setattr(counts._store, "add_usage", once_in_vain)
     counts.count_request("key-1")
     counts.start()
-    assert written.wait(20)
+    assert writes.wait(20)
     counts.close()
     assert counts.of("key-1").requests == 1

@@ -23,7 +23,7 @@ def consents(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "owner", "given"),
+    ("expected", "owner", "consent"),
     [
         (BY_PAGE, "user-bob", ConsentInfo("page", "bob", 100.0)),
         (BY_PAGE, "local", ConsentInfo("page", "", 100.0)),
@@ -34,8 +34,8 @@ def consents(tmp_path):
         ("", "user-bob", ConsentInfo("", "", 100.0)),
     ],
 )
-def test_what_was_written_down_is_told(consents, told, owner, given):
-    assert consents.of(replace(VOICE, consent=told, owner=owner)) == given
+def test_what_was_written_down_is_told(consents, expected, owner, consent):
+    assert consents.of(replace(VOICE, consent=expected, owner=owner)) == consent
 
 
 def test_the_name_that_a_recording_has_now_is_told(consents):

@@ -42,10 +42,10 @@ def stop_in(studio, job, segment: int) -> None:  # noqa: F811
         job.snapshot()
     studio.job_runner.cancel(job)
     assert finish(studio, job).state == "cancelled"
-    written(studio)
+    wait_written(studio)
 
 
-def written(studio) -> None:  # noqa: F811
+def wait_written(studio) -> None:  # noqa: F811
     """Its take, by the only thread that writes them."""
     studio.job_runner._writer.submit(lambda: None).result(20)
 
@@ -86,7 +86,7 @@ def test_one_that_comes_no_further_leaves_the_stopped_one(studio):  # noqa: F811
     on = studio.synthesis.continue_take(ME, job.id)
     studio.job_runner.cancel(on)
     finish(studio, on)
-    written(studio)
+    wait_written(studio)
     assert [t.id for t in studio.takes.list(ME)] == [job.id]
     further = studio.synthesis.continue_take(ME, job.id)
     stop_in(studio, further, 2)
@@ -97,7 +97,7 @@ def test_one_that_comes_no_further_leaves_the_stopped_one(studio):  # noqa: F811
 def test_a_failure_keeps_what_was_made_and_its_reason(studio):  # noqa: F811
     job = ask(studio, instruction="chunk=0.5 fail=5")
     assert finish(studio, job).state == "failed"
-    written(studio)
+    wait_written(studio)
     take = studio.takes.get(ME, job.id)
     assert take.state == "failed" and take.error[0].startswith("This could not") and take.error[1]
     assert take.n_samples == job.produced > 0
@@ -174,7 +174,7 @@ def test_a_stream_whose_process_died_goes_on_when_that_is_back(tmp_path):
             job = ask(own_studio, instruction="chunk=0.5 do=exit at=12")
             assert finish(own_studio, job).error.code == "engine_lost"
             job.request = replace(job.request, instruction="chunk=0.5")  # it dies only once
-            written(own_studio)
+            wait_written(own_studio)
             take = own_studio.takes.get(ME, job.id)
             assert (take.state, stopped_at(take)[0]) == ("failed", 2) and take.error[0]
 

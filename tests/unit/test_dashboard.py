@@ -23,7 +23,7 @@ EXPRESSIONS = [t["expr"] for panel in BOARD["panels"] for t in panel["targets"]]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> dict[str, set[str]]:
+def exported(tmp_path_factory) -> dict[str, set[str]]:
     """Sample name -> its labels, as a fresh studio exports them."""
     studio = Studio(Settings(paths=replace(Paths(), data_dir=tmp_path_factory.mktemp("data"))))
     samples: dict[str, set[str]] = {}
@@ -33,25 +33,25 @@ def told(tmp_path_factory) -> dict[str, set[str]]:
     return samples
 
 
-def test_every_metric_of_the_dashboard_is_exported(told):
+def test_every_metric_of_the_dashboard_is_exported(exported):
     named = {name for e in EXPRESSIONS for name in re.findall(r"\bcv_\w+", e)}
     assert len(named) >= 20
-    assert named - told.keys() == set()
+    assert named - exported.keys() == set()
 
 
-def test_every_label_of_the_dashboard_is_there(told):
+def test_every_label_of_the_dashboard_is_there(exported):
     for e in EXPRESSIONS:
-        has = {"instance"} | set().union(*(told[name] for name in re.findall(r"\bcv_\w+", e)))
+        has = {"instance"} | set().union(*(exported[name] for name in re.findall(r"\bcv_\w+", e)))
         used = {
             x.strip() for group in re.findall(r"by \(([^)]*)\)", e) for x in group.split(",")
         } | set(re.findall(r"[{,]\s*(\w+)=~?\"", e))
         assert used <= has, (e, used - has)
 
 
-def test_what_an_operator_is_promised_is_on_it(told):
+def test_what_an_operator_is_promised_is_on_it(exported):
     families = {
         re.sub(r"_(bucket|sum|count|total|created)$", "", name)
-        for name in told
+        for name in exported
         if name.startswith("cv_")
     }
     expressions = " ".join(EXPRESSIONS)
@@ -87,7 +87,7 @@ def test_panels_do_not_overlap_and_have_names_of_their_own():
     )
 
 
-def test_labels_have_closed_sets_whatever_comes_to_the_door(told):
+def test_labels_have_closed_sets_whatever_comes_to_the_door(exported):
     from webui.api.middleware.access import area_of
     from webui.errors import KaikouError, NotAllowed
     from webui.studio.metrics import AREAS, Metrics

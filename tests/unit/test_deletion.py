@@ -201,28 +201,31 @@ def test_a_batch_whose_rows_cannot_be_deleted_has_its_sounds_back(studio, monkey
 
 
 def test_a_sound_that_two_batches_have_stays_with_the_other(studio, tmp_path):
-    one, other = studio.batch.submit(ME, asks(2), seed=5), studio.batch.submit(ME, asks(3), seed=5)
-    until(studio, one, "done"), until(studio, other, "done")
+    first, other = (
+        studio.batch.submit(ME, asks(2), seed=5),
+        studio.batch.submit(ME, asks(3), seed=5),
+    )
+    until(studio, first, "done"), until(studio, other, "done")
     studio.batch.delete(ME, other.id)
-    assert len(sounds(studio)) == 2 and studio.batch.sound(ME, one.id, 2).is_file()
-    assert len(JobStore(tmp_path).own_keys(one.id)) == 2
+    assert len(sounds(studio)) == 2 and studio.batch.sound(ME, first.id, 2).is_file()
+    assert len(JobStore(tmp_path).own_keys(first.id)) == 2
 
 
 def test_a_take_that_cannot_be_removed_is_listed_again_and_the_others_go(studio, fault):
     ids = [speak(studio)[0].id for _ in range(3)]
-    for one in ids:
-        studio.takes.delete(ME, one)
+    for first in ids:
+        studio.takes.delete(ME, first)
     fault("replace", lambda path, to: path.endswith(ids[0]))
     studio.takes.close()
     assert [t.id for t in studio.takes.list(ME)] == [ids[0]]
 
 
 def test_a_restored_take_is_not_deleted_by_the_timer_that_was_already_on_its_way(studio):
-    one = speak(studio)[0].id
-    studio.takes.delete(ME, one)
-    studio.takes.restore(ME, one)
-    studio.takes._forget(one)
-    assert studio.takes.get_visible(ME, one).id == one
+    take_id = speak(studio)[0].id
+    studio.takes.delete(ME, take_id)
+    studio.takes.restore(ME, take_id)
+    studio.takes._forget(take_id)
+    assert studio.takes.get_visible(ME, take_id).id == take_id
 
 
 def test_a_voice_that_cannot_be_removed_speaks_on(studio, fault):

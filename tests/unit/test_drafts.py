@@ -25,11 +25,11 @@ SHORT = voice_like(2.2)
 def test_more_is_put_after_what_was_there(drafts):
     first = drafts.make("a/1", wav(SHORT))
     assert "too_short" in [w.code for w in first.report.warnings]
-    both = drafts.make("a/1", wav(voice_like(2.6, seed=7)), first.id)
-    assert both.clip.duration_s == pytest.approx(4.78, abs=0.01) and "too_short" not in [
-        w.code for w in both.report.warnings
+    joined_clip = drafts.make("a/1", wav(voice_like(2.6, seed=7)), first.id)
+    assert joined_clip.clip.duration_s == pytest.approx(4.78, abs=0.01) and "too_short" not in [
+        w.code for w in joined_clip.report.warnings
     ]
-    assert np.array_equal(both.clip.samples[:52000], first.clip.samples[:52000])
+    assert np.array_equal(joined_clip.clip.samples[:52000], first.clip.samples[:52000])
     assert drafts.get("a/1", first.id) is first, "the clip before stays as it was"
 
 
@@ -41,9 +41,9 @@ def test_anothers_clip_and_one_that_is_gone_are_nothing_to_go_on_from(drafts):
 
 def test_the_joint_neither_clicks_nor_is_silent():
     x = 0.3 * np.sin(2 * np.pi * 200 * np.arange(24000) / 24000).astype(np.float32)
-    one, other = Clip(x[:-30], 24000), Clip(x, 24000)  # 90 degrees apart where they meet
-    joined_clip = joined(one, other)
-    assert len(joined_clip.samples) == len(one.samples) + len(other.samples) - 480
+    first, other = Clip(x[:-30], 24000), Clip(x, 24000)  # 90 degrees apart where they meet
+    joined_clip = joined(first, other)
+    assert len(joined_clip.samples) == len(first.samples) + len(other.samples) - 480
     assert np.abs(np.diff(joined_clip.samples)).max() < 1.3 * np.abs(np.diff(x)).max()
     assert np.abs(joined_clip.samples[23400:24100]).max() > 0.15
 

@@ -73,11 +73,11 @@ def studio(tmp_path, engine):
     studio.close()
 
 
-def until(what) -> None:
+def until(condition) -> None:
     end = time.monotonic() + 20
-    while not what() and time.monotonic() < end:
+    while not condition() and time.monotonic() < end:
         time.sleep(0.01)
-    assert what()
+    assert condition()
 
 
 def add(studio, seed=0):
@@ -85,35 +85,35 @@ def add(studio, seed=0):
 
 
 def test_a_deleted_voice_leaves_the_engine_and_the_studio(studio, engine):
-    one, other = add(studio), add(studio, seed=1)
-    until(lambda: len(engine.kept) == 2)
+    first, other = add(studio), add(studio, seed=1)
+    until(lambda: len(engine.prompts) == 2)
     assert (
-        speak(studio, voice_id=one.id)[1].state
+        speak(studio, voice_id=first.id)[1].state
         == speak(studio, voice_id=other.id)[1].state
         == "done"
     )
     before = (
-        sum(map(len, engine.kept.values())),
+        sum(map(len, engine.prompts.values())),
         sum(len(p.data) for p in studio.prompts._prompts.values()),
     )
-    studio.voices.delete(ME, one.id)
+    studio.voices.delete(ME, first.id)
     after = (
-        sum(map(len, engine.kept.values())),
+        sum(map(len, engine.prompts.values())),
         sum(len(p.data) for p in studio.prompts._prompts.values()),
     )
     assert (before, after) == ((8, 8), (4, 4)) and len(set(engine.forgotten)) == 1
     with pytest.raises(NotFound):
-        speak(studio, voice_id=one.id)
-    assert speak(studio, voice_id=other.id)[1].state == "done" and len(engine.kept) == 1
+        speak(studio, voice_id=first.id)
+    assert speak(studio, voice_id=other.id)[1].state == "done" and len(engine.prompts) == 1
 
 
 def test_two_of_the_same_sound_are_one_to_the_engine_until_both_are_gone(studio, engine):
-    one, same = add(studio), add(studio)
-    until(lambda: len(engine.kept) == 1)
-    studio.voices.delete(ME, one.id)
-    assert len(engine.kept) == len(studio.prompts._prompts) == 1 and not engine.forgotten
+    first, same = add(studio), add(studio)
+    until(lambda: len(engine.prompts) == 1)
+    studio.voices.delete(ME, first.id)
+    assert len(engine.prompts) == len(studio.prompts._prompts) == 1 and not engine.forgotten
     studio.voices.delete(ME, same.id)
-    assert not engine.kept and not studio.prompts._prompts
+    assert not engine.prompts and not studio.prompts._prompts
 
 
 def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, engine):
@@ -125,11 +125,11 @@ def test_whoever_speaks_with_it_is_heard_to_the_end_and_it_goes_then(studio, eng
     studio.job_runner.credit(job, RATE)
     until(lambda: job.produced >= RATE)
     studio.voices.delete(ME, voice.id)
-    assert len(engine.kept) == 1 and not engine.forgotten, "it is in use"
+    assert len(engine.prompts) == 1 and not engine.forgotten, "it is in use"
     assert finish(studio, job).state == "done" and job.pcm(0, job.produced) == expected.pcm(
         0, expected.produced
     )
-    until(lambda: not engine.kept)
+    until(lambda: not engine.prompts)
 
 
 def test_one_that_still_waits_in_the_line_brings_nothing_back(tmp_path, engine):
@@ -149,7 +149,7 @@ def test_one_that_still_waits_in_the_line_brings_nothing_back(tmp_path, engine):
     for job in (first, waiting[0]):
         studio.job_runner.cancel(job)
     assert finish(studio, waiting[1]).state == "done"
-    until(lambda: not engine.kept)
+    until(lambda: not engine.prompts)
     studio.close()
 
 
@@ -161,7 +161,7 @@ def test_a_voice_deleted_while_it_is_listened_to_leaves_nothing(studio, engine, 
     engine.may.set()
     until(lambda: engine.encoded and not studio.prompts._pending)
     assert (
-        not engine.kept
+        not engine.prompts
         and not studio.prompts._prompts
         and not [p for p in tmp_path.rglob("*") if voice.id in str(p)]
     )
@@ -176,8 +176,8 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
             studio.synthesis.open(ME, text_in="Hello.", voice_id=voice.id)
         codes.append(exc_info.value.code)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    thread = threading.Thread(target=ask)
+    thread.start()
     until(
         lambda: (
             any(users for users in studio.prompts._users.values())
@@ -186,11 +186,11 @@ def test_who_waits_for_the_prompt_of_a_voice_that_is_deleted_meanwhile_is_told_s
     )
     studio.voices.delete(ME, voice.id)
     engine.may.set()
-    asking.join(20)
+    thread.join(20)
     until(lambda: not studio.prompts._pending)
     assert (
         codes == ["voice_gone"]
-        and not engine.kept
+        and not engine.prompts
         and not studio.prompts._users
         and studio.engine_manager._seat.leases == 0
     )
@@ -200,33 +200,33 @@ def test_a_clip_that_is_pushed_out_goes_with_all_that_was_made_of_it(tmp_path, e
     studio = open_studio(tmp_path, engine, max_draft_mb=1)
     first = studio.drafts.make(ME, clip(5))
     cleaned = studio.drafts.change(ME, first.id, clean=0.6)
-    until(lambda: len(engine.kept) == 2 and len(studio.drafts._cleaned) == 1)
+    until(lambda: len(engine.prompts) == 2 and len(studio.drafts._cleaned) == 1)
     for seed in (1, 2, 3):
         last = studio.drafts.make(ME, clip(5, seed=seed))
     until(lambda: not studio.prompts._pending)
     for draft in (first, cleaned):
         with pytest.raises(NotFound):
             studio.drafts.get(ME, draft.id)
-    assert len(engine.kept) == len(studio.drafts._drafts) and last.id in studio.drafts._drafts
+    assert len(engine.prompts) == len(studio.drafts._drafts) and last.id in studio.drafts._drafts
     assert not any(clip is first.clip for clip, _ in studio.drafts._cleaned.values())
     studio.close()
 
 
 def test_the_clip_a_voice_was_saved_from_goes_with_it(studio, engine):
-    draft, another = studio.drafts.make(ME, clip(5)), studio.drafts.make(ME, clip(5, seed=1))
-    theirs = studio.drafts.make("user-ann/x", clip(5))
+    draft, other_draft = studio.drafts.make(ME, clip(5)), studio.drafts.make(ME, clip(5, seed=1))
+    foreign_draft = studio.drafts.make("user-ann/x", clip(5))
     voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
-    until(lambda: len(engine.kept) == 2)
+    until(lambda: len(engine.prompts) == 2)
     studio.voices.delete(ME, voice.id)
     with pytest.raises(NotFound):
         studio.drafts.get(ME, draft.id)
     assert (
-        studio.drafts.get(ME, another.id) is another
-        and studio.drafts.get("user-ann/x", theirs.id) is theirs
+        studio.drafts.get(ME, other_draft.id) is other_draft
+        and studio.drafts.get("user-ann/x", foreign_draft.id) is foreign_draft
     )
-    assert len(engine.kept) == 2, "another visitor holds the same sound"
-    studio.drafts.drop(theirs.id)
-    assert len(engine.kept) == 1
+    assert len(engine.prompts) == 2, "another visitor holds the same sound"
+    studio.drafts.drop(foreign_draft.id)
+    assert len(engine.prompts) == 1
 
 
 # ---- made once -----------------------------------------------------------------------------------

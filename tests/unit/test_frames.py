@@ -71,26 +71,26 @@ CUT = {f"{n} bytes": WHOLE[:n] for n in (0, 3, 12, 15, len(WHOLE) - 1)}
 def received(data: bytes, carrier: str = "socket", **more):
     """What a reader makes of these bytes followed by the end."""
     if carrier == "pipe":
-        ours, theirs = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb")))
-        source, write = ours, theirs.write
+        near_end, far_end = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb")))
+        source, write = near_end, far_end.write
     else:
-        ours, theirs = socket.socketpair()
-        source, write = ours.makefile("rb"), theirs.sendall
+        near_end, far_end = socket.socketpair()
+        source, write = near_end.makefile("rb"), far_end.sendall
 
     def write_all():
-        with theirs:
+        with far_end:
             try:
                 write(data)
             except BrokenPipeError:  # the reader has had enough
                 return
 
-    with ours, source:
+    with near_end, source:
         writer = threading.Thread(target=write_all)
         writer.start()
         try:
             return receive(source.read, **more)
         finally:
-            source.close(), ours.close()
+            source.close(), near_end.close()
             writer.join()
 
 
@@ -160,26 +160,26 @@ def test_a_small_body_goes_with_its_header_and_a_large_one_is_not_copied():
 
 @pytest.mark.parametrize("carrier", ["socket", "pipe"])
 def test_sending_to_nobody_is_the_end(carrier):
-    ours, theirs = socket.socketpair() if carrier == "socket" else os.pipe()
+    near_end, far_end = socket.socketpair() if carrier == "socket" else os.pipe()
     if carrier == "socket":
-        theirs.close()
-        with ours, pytest.raises(Closed):
-            send(ours.sendall, {"a": 1}, bytes(1 << 20))
+        far_end.close()
+        with near_end, pytest.raises(Closed):
+            send(near_end.sendall, {"a": 1}, bytes(1 << 20))
     else:
-        os.close(ours)
-        with closing(os.fdopen(theirs, "wb", buffering=0)) as sink, pytest.raises(Closed):
+        os.close(near_end)
+        with closing(os.fdopen(far_end, "wb", buffering=0)) as sink, pytest.raises(Closed):
             send(sink.write, {"a": 1}, bytes(1 << 20))
 
 
 def test_a_socket_that_is_too_slow_is_no_end():
-    ours, theirs = socket.socketpair()
-    with ours, theirs, ours.makefile("rb") as source:
-        ours.settimeout(0.01)
-        theirs.sendall(WHOLE[:-1])
+    near_end, far_end = socket.socketpair()
+    with near_end, far_end, near_end.makefile("rb") as source:
+        near_end.settimeout(0.01)
+        far_end.sendall(WHOLE[:-1])
         with pytest.raises(TimeoutError):
             receive(source.read)
         with pytest.raises(TimeoutError):
-            send(ours.sendall, {}, bytes(MAX_BODY))
+            send(near_end.sendall, {}, bytes(MAX_BODY))
 
 
 def test_nothing_but_the_standard_library_is_loaded():
@@ -191,8 +191,8 @@ def test_nothing_but_the_standard_library_is_loaded():
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    ours = set(run.stdout.split()) - set(sys.stdlib_module_names)
-    assert ours == {"webui"}
+    own_modules = set(run.stdout.split()) - set(sys.stdlib_module_names)
+    assert own_modules == {"webui"}
     assert "typing" not in run.stdout.split() and "socket" not in run.stdout.split()
 
 

@@ -27,7 +27,7 @@ def asked_in(about, voice, mode, how):
 
 
 @pytest.mark.parametrize(
-    ("voice", "how", "about", "meant"),
+    ("voice", "how", "about", "expected"),
     [
         (CLONE, "", ALL, ("zero_shot", "")),
         (CLONE, "开心", ALL, ("instruct", "开心")),
@@ -38,15 +38,15 @@ def asked_in(about, voice, mode, how):
         (READY, "开心", DEAF, ("preset", "")),
     ],
 )
-def test_auto_is_what_the_engine_can_and_the_voice_was_made_for(voice, how, about, meant):
+def test_auto_is_what_the_engine_can_and_the_voice_was_made_for(voice, how, about, expected):
     """What is no instruction for this engine never reaches it, so nobody reads it aloud; and
     whoever gave it is told.
     """
-    left_out = [LEFT_OUT] if how and not meant[1] else []
-    assert asked_in(about, voice, "auto", how) == (meant, left_out)
+    left_out = [LEFT_OUT] if how and not expected[1] else []
+    assert asked_in(about, voice, "auto", how) == (expected, left_out)
 
 
 def test_what_was_named_stays():
     for mode in MODES:
-        told = "开心" if mode == "instruct" else ""
-        assert asked_in(DEAF, READY, mode, "开心") == ((mode, told), [])
+        expected_instruction = "开心" if mode == "instruct" else ""
+        assert asked_in(DEAF, READY, mode, "开心") == ((mode, expected_instruction), [])

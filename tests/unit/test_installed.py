@@ -40,7 +40,7 @@ def settings(tmp_path, **choice) -> Settings:
     )
 
 
-def begun(tmp_path, **choice) -> str:
+def first_model_name(tmp_path, **choice) -> str:
     return app.first_model(settings(tmp_path, **choice)).name
 
 
@@ -87,49 +87,51 @@ def test_a_folder_that_is_not_there_or_may_not_be_read_holds_nothing(tmp_path):
 # ---- which one begins ----------------------------------------------------------------------------
 def test_the_usual_one_begins_unless_somebody_said_or_chose_another(tmp_path):
     root = tmp_path / "models"
-    assert begun(tmp_path) == "CosyVoice2-0.5B", "none is there: its name says what is missing"
+    assert first_model_name(tmp_path) == "CosyVoice2-0.5B", (
+        "none is there: its name says what is missing"
+    )
     model(root / "CosyVoice-300M-SFT", "cosyvoice1")
     model(root / "CosyVoice-300M", "cosyvoice1")
-    assert begun(tmp_path) == "CosyVoice-300M"
+    assert first_model_name(tmp_path) == "CosyVoice-300M"
     model(root / "Fun", "cosyvoice3")
     model(root / "Another")
-    assert begun(tmp_path) == "Another"
+    assert first_model_name(tmp_path) == "Another"
     model(root / "CosyVoice2-0.5B")
-    assert begun(tmp_path) == "CosyVoice2-0.5B"
+    assert first_model_name(tmp_path) == "CosyVoice2-0.5B"
     assert (
-        begun(tmp_path, name="cosyvoice3") == "Fun"
-        and begun(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
+        first_model_name(tmp_path, name="cosyvoice3") == "Fun"
+        and first_model_name(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
     )
-    assert begun(tmp_path, model="CosyVoice-300M-SFT") == "CosyVoice-300M-SFT"
+    assert first_model_name(tmp_path, model="CosyVoice-300M-SFT") == "CosyVoice-300M-SFT"
     app.remember(tmp_path / "data", "Fun")
     assert (
-        begun(tmp_path) == "Fun"
-        and begun(tmp_path, model="Another") == "Another"
-        and begun(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
+        first_model_name(tmp_path) == "Fun"
+        and first_model_name(tmp_path, model="Another") == "Another"
+        and first_model_name(tmp_path, name="cosyvoice1") == "CosyVoice-300M"
     )
     app.remember(tmp_path / "data", "long gone")
-    assert begun(tmp_path) == "CosyVoice2-0.5B"
-    assert begun(tmp_path, model="no such") == "no such", (
+    assert first_model_name(tmp_path) == "CosyVoice2-0.5B"
+    assert first_model_name(tmp_path, model="no such") == "no such", (
         "what was asked for by name is not replaced: its start tells what is missing"
     )
 
 
 def test_an_unfinished_model_begins_only_where_no_other_is(tmp_path):
     model(tmp_path / "models" / "CosyVoice2-0.5B", networks=())
-    assert begun(tmp_path) == "CosyVoice2-0.5B"
+    assert first_model_name(tmp_path) == "CosyVoice2-0.5B"
     model(tmp_path / "models" / "Fun", "cosyvoice3")
-    assert begun(tmp_path) == "Fun"
+    assert first_model_name(tmp_path) == "Fun"
 
 
 def test_lite_takes_a_300m_on_a_cpu_and_computes_as_usual(tmp_path):
     model(tmp_path / "models" / "CosyVoice2-0.5B")
-    assert begun(tmp_path, profile="lite", device="cpu") == "CosyVoice2-0.5B"
+    assert first_model_name(tmp_path, profile="lite", device="cpu") == "CosyVoice2-0.5B"
     model(tmp_path / "models" / "CosyVoice-300M-Instruct", "cosyvoice1")
     app.remember(tmp_path / "data", "CosyVoice2-0.5B")
-    assert begun(tmp_path, profile="lite", device="cpu") == "CosyVoice-300M-Instruct"
+    assert first_model_name(tmp_path, profile="lite", device="cpu") == "CosyVoice-300M-Instruct"
     assert (
-        begun(tmp_path, profile="lite", device="cuda")
-        == begun(tmp_path, device="cpu")
+        first_model_name(tmp_path, profile="lite", device="cuda")
+        == first_model_name(tmp_path, device="cpu")
         == "CosyVoice2-0.5B"
     )
     lite_settings = settings(tmp_path, profile="lite", device="cpu")
@@ -174,7 +176,7 @@ def shelf():
         {},
         chosen=lambda name: shelf.chose.append(name),
     )
-    shelf.open, shelf.error, shelf.chose, shelf.made, shelf.engine_manager = (
+    shelf.open, shelf.error, shelf.chose, shelf.engines, shelf.engine_manager = (
         threading.Event(),
         None,
         [],
@@ -209,7 +211,7 @@ def test_a_stream_ends_with_the_engine_it_began_with_and_the_next_has_the_new_on
     shelf.open.set()
     settled(shelf)
     assert states(shelf) == {"a": "here", "b": "speaks"} and shelf.chose == ["b"]
-    old, new = shelf.made
+    old, new = shelf.engines
     assert not old.is_closed, "somebody still listens to it"
     fresh = shelf.engine_manager.lease()
     assert fresh.engine is new
@@ -230,7 +232,7 @@ def test_one_change_at_a_time(shelf):
     settled(shelf)
     shelf.use("a")
     settled(shelf)
-    assert states(shelf) == {"a": "speaks", "b": "here"} and len(shelf.made) == 3
+    assert states(shelf) == {"a": "speaks", "b": "here"} and len(shelf.engines) == 3
 
 
 def test_a_model_that_cannot_be_used_leaves_the_one_in_charge_and_may_be_tried_again(shelf):
@@ -242,7 +244,7 @@ def test_a_model_that_cannot_be_used_leaves_the_one_in_charge_and_may_be_tried_a
         and shelf.failed == "b"
         and shelf.engine_manager.failure().en == "flow.pt is cut off."
     )
-    assert shelf.made[-1].is_closed and shelf.engine_manager.lease().engine is shelf.made[0]
+    assert shelf.engines[-1].is_closed and shelf.engine_manager.lease().engine is shelf.engines[0]
     shelf.error = None
     shelf.use("b")
     settled(shelf)
@@ -298,13 +300,13 @@ def test_the_page_may_fetch_all_that_are_not_here(tmp_path):
         "CosyVoice-300M-SFT",
         "CosyVoice-300M-Instruct",
     }
-    mine = settings(tmp_path)
+    own_settings = settings(tmp_path)
     for spec in manifest["CosyVoice-300M"].files:
         path = tmp_path / "models" / "CosyVoice-300M" / spec.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    studio = Studio(mine)
-    app.set_models(studio, mine)
+    studio = Studio(own_settings)
+    app.set_models(studio, own_settings)
     model_states = {row["name"]: row["state"] for row in studio.status()["models"]}
     assert (
         model_states == dict.fromkeys(manifest, "none") | {"CosyVoice-300M": "here"}

@@ -88,14 +88,14 @@ def pieces(events: list) -> list[int]:
 @pytest.fixture
 def clock(monkeypatch) -> SimpleNamespace:
     """The reader's clock moves by step_s whenever it is read; jobs and waits keep the real one."""
-    told = SimpleNamespace(now_s=1000.0, step_s=0.0)
+    clock_state = SimpleNamespace(now_s=1000.0, step_s=0.0)
 
     def monotonic() -> float:
-        told.now_s += told.step_s
-        return told.now_s
+        clock_state.now_s += clock_state.step_s
+        return clock_state.now_s
 
     monkeypatch.setattr(job_reader, "time", SimpleNamespace(monotonic=monotonic))
-    return told
+    return clock_state
 
 
 def test_what_happens_to_a_job_is_told_in_order_and_once():
@@ -193,11 +193,11 @@ def test_an_engine_that_stops_exactly_at_the_limit_is_asked_for_more_as_the_cloc
 
 
 def test_an_error_waits_for_what_may_still_be_sent():
-    job, taken = running(300), []
+    job, received = running(300), []
     job.fail(EngineFault())
     with pytest.raises(EngineFault):
-        read(job, Pacing(UNLIMITED, piece_s=(0.1,)), taken.append)
-    assert pieces(taken) == [100, 100, 100]
+        read(job, Pacing(UNLIMITED, piece_s=(0.1,)), received.append)
+    assert pieces(received) == [100, 100, 100]
     with pytest.raises(EngineFault):
         read(job, pacing := Pacing(120))
     assert pacing.n_sent == 120
@@ -212,22 +212,22 @@ def test_who_gives_no_credit_is_not_waited_for_and_who_gives_some_is(clock):
         if pacing.n_sent == 100:
             pacing.raise_credit(200)
 
-    with pytest.raises(KaikouError) as told:
+    with pytest.raises(KaikouError) as raised:
         read(running(300), pacing, give_once)
-    assert told.value.code == "idle" and pacing.n_sent == 200
+    assert raised.value.code == "idle" and pacing.n_sent == 200
 
 
 def test_a_listener_who_has_no_right_any_more_is_sent_nothing_more():
-    job, pacing, taken = running(300), Pacing(UNLIMITED, piece_s=(0.1,)), []
+    job, pacing, received = running(300), Pacing(UNLIMITED, piece_s=(0.1,)), []
 
     def end_right(event):
-        taken.append(event)
+        received.append(event)
         if isinstance(event, SampleRange):
             pacing.error = LoginNeeded(Message("Please log in again.", "请重新登录。"))
 
     with pytest.raises(LoginNeeded):
         read(job, pacing, end_right)
-    assert pieces(taken) == [100]
+    assert pieces(received) == [100]
 
 
 def test_a_reader_that_leaves_cancels():

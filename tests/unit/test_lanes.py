@@ -182,32 +182,32 @@ def test_an_engine_bug_fails_its_job_only():
 
 
 def test_admission_places_refusals_and_leaving():
-    hungry, begun = [0], []
+    hungry, started = [0], []
     gate = Admission(lambda: 1, lambda: hungry[0], max_waiting=2, max_each=10)
 
     def begin(j):
-        begun.append(j.id)
+        started.append(j.id)
         hungry[0] += 1
 
     a, b, c, d = (job(n) for n in "abcd")
     for j in (a, b, c):
         gate.enter(j, begin)
-    assert begun == ["a"] and (b.snapshot().position, c.snapshot().position) == (1, 2)
+    assert started == ["a"] and (b.snapshot().position, c.snapshot().position) == (1, 2)
     with pytest.raises(Busy) as full:
         gate.enter(d, begin)
     assert full.value.retry_after_s >= 1 and gate.refused == 1
     assert gate.leave(b) and not gate.leave(b) and c.snapshot().position == 1
     hungry[0] -= 1
     gate.finish(a)
-    assert begun == ["a", "c"]
+    assert started == ["a", "c"]
 
 
 def test_a_visitor_with_three_streams_does_not_starve_another():
-    hungry, begun = [0], []
+    hungry, started = [0], []
     gate = Admission(lambda: 1, lambda: hungry[0], max_waiting=9, max_each=9)
 
     def begin(j):
-        begun.append(j.id)
+        started.append(j.id)
         hungry[0] += 1
 
     jobs = {n: job(n, owner=n[0]) for n in ("a1", "a2", "a3", "b1", "b2", "c1")}
@@ -217,8 +217,8 @@ def test_a_visitor_with_three_streams_does_not_starve_another():
     assert places == {"a1": 0, "b1": 1, "c1": 2, "a2": 3, "b2": 4, "a3": 5}
     for _ in range(5):
         hungry[0] -= 1
-        gate.finish(jobs[begun[-1]])
-    assert begun == ["a1", "b1", "c1", "a2", "b2", "a3"]
+        gate.finish(jobs[started[-1]])
+    assert started == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
 class Together:
@@ -428,10 +428,10 @@ def test_a_slower_voice_of_an_engine_takes_more_of_its_room_and_leaves_its_measu
     lanes, ended = Scheduler(engine, 20), threading.Semaphore(0)
     assert lanes.capacity == 70
     room = []
-    for one in map(job, "abc"):
-        one.own_rtf = 0.5
-        one.move("running")
-        lanes.add(one, None, lambda j: ended.release())
+    for speech_job in map(job, "abc"):
+        speech_job.own_rtf = 0.5
+        speech_job.move("running")
+        lanes.add(speech_job, None, lambda j: ended.release())
         room.append(lanes.capacity)
     assert room[0] in (45, 46) and room[1] in (21, 22) and room[2] <= lanes.n_wanting_audio, (
         "a fourth waits"

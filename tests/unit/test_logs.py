@@ -10,7 +10,7 @@ import pytest
 from webui.logs import REQUEST_ID, OneLine, failure, mark, request_id
 
 
-def told(message: str, *args, error: BaseException | None = None) -> str:
+def log_text(message: str, *args, error: BaseException | None = None) -> str:
     record = logging.LogRecord(
         "a.b",
         logging.ERROR,
@@ -31,7 +31,7 @@ def raised(error: BaseException) -> BaseException:
 
 
 def test_a_record_is_one_line_whatever_is_in_it():
-    line = told("first\nINFO forged\r\nsecond %s", "a\\nb")
+    line = log_text("first\nINFO forged\r\nsecond %s", "a\\nb")
     assert (
         "\n" not in line
         and "\r" not in line
@@ -46,7 +46,7 @@ def test_a_failure_is_told_by_kind_place_and_length_not_by_its_words():
         except KeyError as inner:
             raise ValueError("noch ein Geheimnis") from inner
     except ValueError as error:
-        line = told("it failed", error=error)
+        line = log_text("it failed", error=error)
     assert (
         "Geheimnis" not in line
         and "failure=ValueError<KeyError" in line
@@ -60,17 +60,17 @@ def test_the_request_a_line_belongs_to_stands_in_it_once():
     token = REQUEST_ID.set("req-1")
     try:
         assert (
-            told("hello").endswith("a.b request=req-1 hello")
-            and told("request=other done").count("request=") == 1
+            log_text("hello").endswith("a.b request=req-1 hello")
+            and log_text("request=other done").count("request=") == 1
         )
     finally:
         REQUEST_ID.reset(token)
-    assert "request=" not in told("hello")
+    assert "request=" not in log_text("hello")
 
 
-@pytest.mark.parametrize("given", ["", "a b", "a\nb", "x" * 65, "a=b", "ü", "a/b", "<x>"])
-def test_an_id_that_could_forge_a_line_is_replaced(given):
-    assert re.fullmatch(r"req-[0-9a-f]{16}", request_id(given))
+@pytest.mark.parametrize("raw_id", ["", "a b", "a\nb", "x" * 65, "a=b", "ü", "a/b", "<x>"])
+def test_an_id_that_could_forge_a_line_is_replaced(raw_id):
+    assert re.fullmatch(r"req-[0-9a-f]{16}", request_id(raw_id))
 
 
 def test_an_id_that_cannot_is_kept():

@@ -79,11 +79,11 @@ def keys_of(node: ast.expr) -> list[str]:
 
 def uses() -> Iterator[tuple[str, str, set[str], set[str], bool]]:
     """(where, key, values that are given, those that must have a place, whether that is all)."""
-    for where, _, arguments, call in calls():
+    for place, _, arguments, call in calls():
         named = {k.arg for k in call.keywords if k.arg}
         is_whole = all(k.arg for k in call.keywords)
         for key in keys_of(arguments[0]) if arguments else ():
-            yield where, key, named, named - RESERVED, is_whole
+            yield place, key, named, named - RESERVED, is_whole
 
 
 def places(template: str) -> set[str]:
@@ -102,25 +102,27 @@ def test_the_tables_are_of_one_kind():
 
 
 def test_every_sentence_that_is_named_is_there_with_its_values():
-    found = list(uses())
-    assert len(found) > 400
-    assert {f"{where} {key}" for where, key, *_ in found if key not in EN} == set()
-    for where, key, given, wanted, is_whole in found:
-        assert wanted <= places(EN[key]), f"{where} {key} shows no {wanted - places(EN[key])}"
+    named_uses = list(uses())
+    assert len(named_uses) > 400
+    assert {f"{place} {key}" for place, key, *_ in named_uses if key not in EN} == set()
+    for place, key, arguments, required, is_whole in named_uses:
+        assert required <= places(EN[key]), f"{place} {key} shows no {required - places(EN[key])}"
         if is_whole:
-            assert places(EN[key]) <= given, f"{where} {key} lacks {places(EN[key]) - given}"
+            assert places(EN[key]) <= arguments, (
+                f"{place} {key} lacks {places(EN[key]) - arguments}"
+            )
 
 
 def test_every_key_can_be_read_where_it_is_used():
     """A sentence is named as it stands in the tables, or comes as a Message."""
-    for where, name, arguments, _ in calls():
+    for place, name, arguments, _ in calls():
         for node in arguments[:1]:
             is_clip = isinstance(node, ast.JoinedStr) and node.values[0].value == "clip."
             assert is_clip or isinstance(
                 node, ast.Constant | ast.IfExp | ast.Name | ast.Call | ast.Starred
-            ), f"{where} {name}"
+            ), f"{place} {name}"
             if isinstance(node, ast.Call):
-                assert name_of(node.func) in ("message", "Message"), f"{where} {name}"
+                assert name_of(node.func) in ("message", "Message"), f"{place} {name}"
 
 
 def literal(node: ast.expr) -> str:
@@ -145,23 +147,23 @@ def test_no_sentence_stands_in_the_code():
 
 
 def test_every_sentence_is_used():
-    written = {
+    keys_used = {
         node.value
         for _, node in NODES
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert {key for key in EN if key.startswith("clip.")} == CLIP_KEYS
-    assert set(EN) - written - CLIP_KEYS == set()
+    assert set(EN) - keys_used - CLIP_KEYS == set()
 
 
 def test_every_code_has_a_sentence_and_none_is_said_twice():
     bare = {name for _, name, arguments, _ in calls() if name in ERRORS and not arguments}
-    known = vars(errors) | vars(client_errors)
-    assert len(bare) > 5 and {known[name].code for name in bare} <= set(EN)
-    for where, name, arguments, call in calls():
+    known_classes = vars(errors) | vars(client_errors)
+    assert len(bare) > 5 and {known_classes[name].code for name in bare} <= set(EN)
+    for place, name, arguments, call in calls():
         codes = [k.value.value for k in call.keywords if k.arg == "code" and keys_of(k.value)]
         prefixes = {key.partition(".")[0] for node in arguments[:1] for key in keys_of(node)}
-        assert not prefixes & set(codes), f"{where} {name}: the key says the code"
+        assert not prefixes & set(codes), f"{place} {name}: the key says the code"
 
 
 @pytest.mark.parametrize(
@@ -189,8 +191,8 @@ def test_a_place_shows_its_value(monkeypatch, value, template, shown):
 def test_both_languages_have_their_own_lists_and_parts(monkeypatch):
     monkeypatch.setitem(EN, "test", "{names}: {why}")
     monkeypatch.setitem(ZH, "test", "{names}：{why}")
-    told = message("test", names=("a", "b"), why=Message("so", "这样"))
-    assert told == ("a, b: so", "a、b：这样")
+    sentence = message("test", names=("a", "b"), why=Message("so", "这样"))
+    assert sentence == ("a, b: so", "a、b：这样")
 
 
 def test_what_is_not_there_fails_nothing():

@@ -30,7 +30,7 @@ class Wire:
     """In place of the network: gives bytes slowly enough to be paused."""
 
     def __init__(self, fault: str = ""):
-        self.fault, self.gate, self.asked = fault, threading.Event(), []
+        self.fault, self.gate, self.sources = fault, threading.Event(), []
         self.gate.set()
 
     def fetcher(self, root):
@@ -45,7 +45,7 @@ class Wire:
         from webui.errors import Cancelled
         from webui.store.model_files import Progress
 
-        self.asked.append(fetcher.source)
+        self.sources.append(fetcher.source)
         if self.fault:
             raise NotReady(Message(self.fault, self.fault))
         fetcher.root.mkdir(parents=True, exist_ok=True)
@@ -89,11 +89,11 @@ def test_pause_and_go_on_from_another_source(tmp_path):
     assert model.status()["state"] == "paused" and not ready_event.is_set()
     wire.gate.set()
     model.fetch("hf-mirror")
-    assert ready_event.wait(5) and wire.asked == ["modelscope", "hf-mirror"]
+    assert ready_event.wait(5) and wire.sources == ["modelscope", "hf-mirror"]
     for other in ("ftp-somewhere", "http://127.0.0.1:1/inside", "https://example.com"):
         with pytest.raises(BadInput) as refused:
             model.fetch(other)
-        assert refused.value.code == "bad_source" and wire.asked == ["modelscope", "hf-mirror"], (
+        assert refused.value.code == "bad_source" and wire.sources == ["modelscope", "hf-mirror"], (
             "an address is for the script, not for a visitor"
         )
 

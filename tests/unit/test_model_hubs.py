@@ -46,13 +46,13 @@ def hub(request) -> str:
     return request.param
 
 
-def made(root: Path, hub: str, model: Model) -> ModelFetcher:
+def build_fetcher(root: Path, hub: str, model: Model) -> ModelFetcher:
     return ModelFetcher(root, hub, model, lambda path: 10**12)
 
 
 def test_all_files_of_each_model_come_from_each_hub(origin, tmp_path, hub, published):
     origin.redirect = origin.base + "/cdn/{path}"
-    fetch, progress = made(tmp_path, hub, published), []
+    fetch, progress = build_fetcher(tmp_path, hub, published), []
     fetch.fetch(progress.append, NoWait())
     assert files(tmp_path) == set(origin.content) and fetch.plan().missing == ()
     assert fetch.verify() == fetch.unknown() == fetch.unexpected() == []
@@ -66,8 +66,8 @@ def test_a_missing_optional_file_ends_neither_fetch_nor_plan_nor_verification(
     origin, tmp_path, hub, published, status
 ):
     is_optional = any(s.path == SPEAKERS and s.optional for s in published.files)
-    origin.gone = {SPEAKERS: status}
-    fetch = made(tmp_path, hub, published)
+    origin.statuses = {SPEAKERS: status}
+    fetch = build_fetcher(tmp_path, hub, published)
     if is_optional or SPEAKERS not in origin.content:
         progress = []
         fetch.fetch(progress.append, NoWait())
@@ -88,7 +88,7 @@ def test_an_optional_file_that_is_there_is_verified(origin, tmp_path, hub):
     model = MODELS["CosyVoice2-0.5B"]
     spec = next(s for s in model.files if s.optional)
     origin.content[spec.path] = bytes(spec.size)
-    fetch = made(tmp_path, hub, replace(model, files=(spec,)))
+    fetch = build_fetcher(tmp_path, hub, replace(model, files=(spec,)))
     assert fetch.plan().is_complete and fetch.verify() == [], "nothing that is needed"
     (tmp_path / spec.path).write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     assert [path for path, *_ in fetch.verify()] == [spec.path]

@@ -50,7 +50,7 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def begun(root) -> int:
+def n_bytes_fetched(root) -> int:
     return (root / "part" / "big.pt.incomplete").stat().st_size
 
 
@@ -61,7 +61,7 @@ def test_a_disk_without_room_keeps_what_came(origin, disk, source):
         fetcher(origin, root, source=source).fetch(cancelled=NoWait())
     assert fault.value.code == "storage"
     assert "disk is full" in fault.value.en and "磁盘已满" in fault.value.zh
-    n_bytes = begun(root)
+    n_bytes = n_bytes_fetched(root)
     assert 0 < n_bytes < len(BIG)
     assert grow()
     n_requests = len(origin.ranges_asked("big.pt"))
@@ -80,7 +80,7 @@ def test_a_limit_on_a_files_size_is_a_full_disk(origin, tmp_path, source):
     )
     code, en, zh = json.loads(run.stdout)
     assert code == "storage" and "disk is full" in en and "磁盘已满" in zh
-    assert 0 < begun(tmp_path / "model") <= ROOM
+    assert 0 < n_bytes_fetched(tmp_path / "model") <= ROOM
     fetcher(origin, tmp_path / "model", source=source).fetch(cancelled=NoWait())
     assert is_whole(tmp_path / "model")
     assert origin.ranges_asked("big.pt")[-1].startswith("bytes=")

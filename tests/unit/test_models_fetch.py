@@ -139,7 +139,7 @@ def test_cancelled_before_the_first_byte_asks_for_none(origin, tmp_path, source)
     stop.set()
     with pytest.raises(Cancelled):
         fetcher(origin, tmp_path, source=source).fetch(cancelled=stop)
-    assert [path for path, _ in origin.asked if "model.yaml" in path] == []
+    assert [path for path, _ in origin.requests if "model.yaml" in path] == []
 
 
 @pytest.mark.parametrize("status", [404, 403, 500, 429])

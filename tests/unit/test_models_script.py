@@ -33,7 +33,7 @@ def until(is_true, limit_s: float = 30.0) -> None:
 
 def test_the_script_offline_and_with_a_server_that_has_nothing(origin, tmp_path):
     process = script("--offline", "--dir", str(tmp_path))
-    assert process.returncode == 1 and "llm.pt" in process.stderr and origin.asked == []
+    assert process.returncode == 1 and "llm.pt" in process.stderr and origin.requests == []
     process = script("--source", origin.url, "--dir", str(tmp_path))
     assert (
         process.returncode == 1

@@ -73,22 +73,22 @@ def test_a_sound_without_a_voice_has_no_tones():
 
 
 # ---- shares, means, the speaker ----
-def said(language, mos, own=0.8, other=0.5, **more):
+def score_of(language, mos, own=0.8, other=0.5, **more):
     return Score("f", "a", language, mos, {"b": other, "a": own}, **more)
 
 
 def test_the_right_speaker_is_the_nearest_reference():
-    assert said("zh", 4.0).is_right
-    assert not said("zh", 4.0, own=0.4).is_right
+    assert score_of("zh", 4.0).is_right
+    assert not score_of("zh", 4.0, own=0.4).is_right
 
 
 def test_figures_of_a_voice():
     voice_figures = figures(
         [
-            said("zh", 4.0),
-            said("zh", 3.0, own=0.4),
-            said("en", 2.0, n_wrong=1, n_words=2),
-            said("en", 2.5, n_wrong=1, n_words=8),
+            score_of("zh", 4.0),
+            score_of("zh", 3.0, own=0.4),
+            score_of("en", 2.0, n_wrong=1, n_words=2),
+            score_of("en", 2.5, n_wrong=1, n_words=8),
         ]
     )
     assert voice_figures["mos zh"].value == 3.5 and voice_figures["lowest mos zh"].value == 3.0
@@ -110,11 +110,11 @@ def test_tones_are_compared_within_a_voice():
     """
     mirrored = {1: 4, 4: 1, 2: 3, 3: 2}
     shifts = (-0.1, 0.0, 0.1)
-    one = [shaped(t, s) for t in SHAPES for s in shifts]
-    two = [Tone(mirrored[t.tone], t.level_st, t.move_st) for t in one]
-    voices = [Score("f", name, "zh", tones=tones) for name, tones in (("a", one), ("b", two))]
+    first = [shaped(t, s) for t in SHAPES for s in shifts]
+    second = [Tone(mirrored[t.tone], t.level_st, t.move_st) for t in first]
+    voices = [Score("f", name, "zh", tones=tones) for name, tones in (("a", first), ("b", second))]
     assert figures(voices)["tones zh"] == Figure(1.0, 24)
-    assert figures([Score("f", "a", "zh", tones=one + two)])["tones zh"].value < 0.6
+    assert figures([Score("f", "a", "zh", tones=first + second)])["tones zh"].value < 0.6
 
 
 def test_nothing_measured_gives_no_figure():
@@ -198,11 +198,11 @@ class FakeEngine:
 
 def test_each_reference_says_each_sentence_as_the_page_would_ask_for_it():
     engine, speakers = FakeEngine(), script.references()[:2]
-    spoken = list(script.speak_utterances(engine, "natural", speakers, 2))
-    assert [u.file for u, _ in spoken][:4] == [
+    utterances = list(script.speak_utterances(engine, "natural", speakers, 2))
+    assert [u.file for u, _ in utterances][:4] == [
         f"starter-zh-high__{language}__{i}.wav" for language in ("zh", "en") for i in range(2)
     ]
-    assert len(spoken) == 8 and len(spoken[0][1]) == 48000 and spoken[0][1][-1] > 0.15
+    assert len(utterances) == 8 and len(utterances[0][1]) == 48000 and utterances[0][1][-1] > 0.15
     assert {r.voice_engine for r in engine.requests} == {"natural"}
     assert [r.mode for r in engine.requests[:3]] == ["zero_shot", "zero_shot", "cross_lingual"]
     assert all("".join(r.segments) for r in engine.requests)
@@ -244,10 +244,10 @@ def test_the_whole_table_and_its_files(fake, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "MISSED" in out and "pinyin" in out
     assert len(list((tmp_path / "out" / "natural").glob("*.wav"))) == 4
-    written = json.loads((tmp_path / "all.json").read_text("utf-8"))
-    assert set(written["figures"]) == {"natural", "instant"}
-    assert written["figures"]["natural"]["right zh"] == {"value": 1.0, "n": 2}
-    assert len(written["scores"]["instant"]) == 4
+    report = json.loads((tmp_path / "all.json").read_text("utf-8"))
+    assert set(report["figures"]) == {"natural", "instant"}
+    assert report["figures"]["natural"]["right zh"] == {"value": 1.0, "n": 2}
+    assert len(report["scores"]["instant"]) == 4
     sound, rate = soundfile.read(tmp_path / "out/natural/starter-zh-high__zh__0.wav")
     assert rate == 24000 and len(sound) == 48000
 
@@ -274,9 +274,9 @@ def test_two_folders_are_compared_file_by_file(fake, tmp_path, capsys):
     assert "+0.100" in out and "lost" not in out
 
 
-@pytest.mark.parametrize("given", [(), ("same",)])
-def test_folders_without_a_common_sound_are_refused(fake, tmp_path, capsys, given):
-    folders = [write(tmp_path / "a", **dict.fromkeys(given, 0.1)), write(tmp_path / "b", b=0.1)]
+@pytest.mark.parametrize("value", [(), ("same",)])
+def test_folders_without_a_common_sound_are_refused(fake, tmp_path, capsys, value):
+    folders = [write(tmp_path / "a", **dict.fromkeys(value, 0.1)), write(tmp_path / "b", b=0.1)]
     assert script.main(["--wavs", *folders]) == 2
     error = capsys.readouterr().err
     assert "wav" in error or "in common" in error
@@ -284,7 +284,7 @@ def test_folders_without_a_common_sound_are_refused(fake, tmp_path, capsys, give
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         ["--engines", "kokoro"], ["--engines", ","], ["--engines", ""], ["--meters", "ears"],
         ["--sentences", "0"], ["--sentences", "9"],
@@ -295,10 +295,10 @@ def test_folders_without_a_common_sound_are_refused(fake, tmp_path, capsys, give
         ["--wavs", "webui", "--engines", "instant"], ["--wavs"], ["extra"],
     ],
 )  # fmt: skip
-def test_bad_arguments_are_refused_before_anything_is_loaded(given, capsys, monkeypatch):
+def test_bad_arguments_are_refused_before_anything_is_loaded(value, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as end:
-        script.main(given)
+        script.main(value)
     assert end.value.code == 2
     assert capsys.readouterr().err
 

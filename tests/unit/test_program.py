@@ -75,10 +75,12 @@ def test_a_small_answer_is_not_held_back_until_the_one_before_it_was_received():
         server = await asyncio.start_server(
             lambda _, writer: writer_future.set_result(writer), sock=listener
         )
-        _, mine = await asyncio.open_connection(*listener.getsockname())
-        theirs = await asyncio.wait_for(writer_future, 20)
-        is_on = theirs.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        for writer in (mine, theirs):
+        _, client_writer = await asyncio.open_connection(*listener.getsockname())
+        server_writer = await asyncio.wait_for(writer_future, 20)
+        is_on = server_writer.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY
+        )
+        for writer in (client_writer, server_writer):
             writer.close()
         server.close()
         return is_on

@@ -24,10 +24,10 @@ class Slow(FakeEngine):
 
     def __init__(self):
         super().__init__()
-        self.asked, self.go_on = threading.Event(), threading.Event()
+        self.encode_started, self.go_on = threading.Event(), threading.Event()
 
     def encode(self, *args):
-        self.asked.set()
+        self.encode_started.set()
         assert self.go_on.wait(20)
         return super().encode(*args)
 
@@ -44,13 +44,13 @@ def test_an_engine_that_is_closed_does_not_fail_its_successor_of_the_same_name(t
     prompts, old, new = PromptCache(VoiceStore(tmp_path, tmp_path)), Closing(), Slow()
     clip = lambda: Clip(np.full(RATE * 2, 0.1, np.float32), RATE)  # noqa: E731
     owed = prompts.begin(VOICE, old, clip)
-    assert old.asked.wait(20)
-    coming = prompts.begin(VOICE, new, clip)
+    assert old.encode_started.wait(20)
+    future = prompts.begin(VOICE, new, clip)
     assert prompts.begin(VOICE, old, clip) is owed, (
         "who asks the same engine twice waits for the same"
     )
     new.go_on.set()
-    assert coming.result(20).engine == "fake"
+    assert future.result(20).engine == "fake"
     old.go_on.set()
     with pytest.raises(NotReady):
         owed.result(20)
@@ -62,13 +62,13 @@ class Named(FakeEngine):
 
     def __init__(self, name: str, version: str = "1"):
         super().__init__(version=version)
-        self.name, self.heard = name, 0
+        self.name, self.n_heard = name, 0
 
     def describe(self):
         return replace(super().describe(), name=self.name)
 
     def encode(self, *args):
-        self.heard += 1
+        self.n_heard += 1
         return replace(super().encode(*args), engine=self.name)
 
 
@@ -81,7 +81,7 @@ def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_
         [],
     )
 
-    def heard() -> Clip:
+    def load_clip() -> Clip:
         calls.append(1)
         return clip
 
@@ -90,7 +90,7 @@ def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_
     old, new, newer = Named("cosyvoice2"), Named("cosyvoice3"), Named("cosyvoice3", "2")
     prompts = PromptCache(store)
     for engine, n_encoded in ((old, 1), (new, 2), (old, 2), (new, 2), (newer, 3)):
-        prompt = prompts.begin(voice, engine, heard).result(20)
+        prompt = prompts.begin(voice, engine, load_clip).result(20)
         assert (prompt.engine, prompt.version, len(calls)) == (
             engine.name,
             engine.version,
@@ -99,8 +99,8 @@ def test_a_voice_is_made_again_from_its_clip_for_another_engine_and_not_when_it_
     prompts.close()
     second_cache = PromptCache(store)
     for engine in (new, old, newer):
-        assert second_cache.begin(voice, engine, heard).result(20).engine == engine.name
-    assert len(calls) == 3 and (old.heard, new.heard, newer.heard) == (1, 1, 1), (
+        assert second_cache.begin(voice, engine, load_clip).result(20).engine == engine.name
+    assert len(calls) == 3 and (old.n_heard, new.n_heard, newer.n_heard) == (1, 1, 1), (
         "after a restart each is still there"
     )
     second_cache.close()

@@ -56,8 +56,8 @@ def same(text: str) -> str:
 def compared(suite: str) -> list[tuple[str, str, str, str]]:
     """(language, written, theirs, ours) of each case."""
     return [
-        (language, written, expected, normalise(clean(written), language))
-        for language, written, expected in _cases(suite)
+        (language, text, expected, normalise(clean(text), language))
+        for language, text, expected in _cases(suite)
     ]
 
 
@@ -67,14 +67,14 @@ def _cases(suite: str) -> Iterator[tuple[str, str, str]]:
         if line.startswith("# "):
             language = line.split()[1]
         else:
-            written, _, expected = line.partition(BETWEEN[suite])
-            yield language, written, expected
+            text, _, expected = line.partition(BETWEEN[suite])
+            yield language, text, expected
 
 
 def agreed(suite: str, language: str) -> tuple[int, int]:
     """(cases in which ours agree, all)"""
     rows = [row for row in compared(suite) if row[0] == language]
-    return sum(same(expected) == same(ours) for _, _, expected, ours in rows), len(rows)
+    return sum(same(expected) == same(actual) for _, _, expected, actual in rows), len(rows)
 
 
 @pytest.mark.parametrize(("suite", "language"), AT_LEAST)
@@ -94,6 +94,6 @@ if __name__ == "__main__":
         n_agreed, n_cases = agreed(suite, language)
         print(f"{suite} {language}: {n_agreed} of {n_cases}")
     for suite in BETWEEN:
-        for _, written, said, ours in compared(suite):
-            if same(said) != same(ours):
-                print(f"  {written[:50]} | theirs: {said[:60]} | ours: {ours[:60]}")
+        for _, text, reading, actual in compared(suite):
+            if same(reading) != same(actual):
+                print(f"  {text[:50]} | theirs: {reading[:60]} | ours: {actual[:60]}")

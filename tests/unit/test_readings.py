@@ -23,7 +23,7 @@ GPU, CHONGQING = ("GPU", "G P U"), ("重庆", "崇庆")
 
 
 @pytest.mark.parametrize(
-    ("entries", "written", "said"),
+    ("entries", "text", "expected"),
     [
         ([GPU], "The GPU is hot.", "The G P U is hot."),
         ([GPU], "gpu, Gpu; GPU!", "G P U, G P U; G P U!"),
@@ -53,8 +53,8 @@ GPU, CHONGQING = ("GPU", "G P U"), ("重庆", "崇庆")
         ([GPU], "", ""),
     ],
 )  # fmt: skip
-def test_whole_terms_give_way_longest_first_and_once(entries, written, said):
-    assert readings(*entries).apply(written, detect(written)) == said
+def test_whole_terms_give_way_longest_first_and_once(entries, text, expected):
+    assert readings(*entries).apply(text, detect(text)) == expected
 
 
 def test_an_entry_of_a_language_holds_there_and_wins_there():
@@ -120,7 +120,7 @@ def test_layout_marks_and_blanks_do_not_make_another_term():
     st.text(max_size=300),
 )
 @settings(max_examples=150, deadline=None)
-def test_any_dictionary_and_any_text(entries, written):
+def test_any_dictionary_and_any_text(entries, text):
     def checked():
         for term, reading in entries:
             try:
@@ -129,11 +129,11 @@ def test_any_dictionary_and_any_text(entries, written):
                 continue
 
     r = Readings({e.key: e for e in checked()}.values())
-    first_pass = r.apply(written, "en")
-    assert r.apply(written, "en") == first_pass
+    first_pass = r.apply(text, "en")
+    assert r.apply(text, "en") == first_pass
     if not r.entries:
-        assert first_pass == written
-    prepare(written, "auto", r)
+        assert first_pass == text
+    prepare(text, "auto", r)
 
 
 def test_a_dictionary_cannot_make_a_book_of_a_text():
@@ -172,8 +172,10 @@ def test_work_grows_with_the_text_not_with_the_dictionary():
 
 
 def test_the_revision_names_the_content():
-    one, two = readings(GPU, CHONGQING), readings(CHONGQING, GPU)
-    assert one.revision == two.revision != readings(GPU).revision and NO_READINGS.revision == ""
+    first, second = readings(GPU, CHONGQING), readings(CHONGQING, GPU)
+    assert (
+        first.revision == second.revision != readings(GPU).revision and NO_READINGS.revision == ""
+    )
     assert readings(("ab", "c")).revision != readings(("a", "bc")).revision
 
 

@@ -277,9 +277,9 @@ class Environment:
         for name in ("setup_venv.sh",):
             shutil.copy(ROOT / "scripts" / name, self.root / "scripts")
         venv.create(self.root / ".venv", system_site_packages=True, symlinks=True, clear=True)
-        ours = [p for p in sys.path if p.endswith("site-packages")]
-        [theirs] = (self.root / ".venv").glob("lib/python*/site-packages")
-        (theirs / "pip-of-the-tests.pth").write_text("\n".join(ours))
+        own_site = [p for p in sys.path if p.endswith("site-packages")]
+        [env_site] = (self.root / ".venv").glob("lib/python*/site-packages")
+        (env_site / "pip-of-the-tests.pth").write_text("\n".join(own_site))
 
     def wheel(self, content=b"weights"):
         """A package of data; its hash."""

@@ -34,9 +34,9 @@ def test_of_forty_texts_no_segment_is_too_short_and_no_mark_is_spoken(capsys):
 
 
 def test_the_first_segment_is_not_cut_short_where_the_engine_says_so():
-    written = "今天天气真不错，我们一起去公园散步吧，顺便买两杯咖啡，再看一会儿书。然后回家。"
-    assert prepare(written)[0] == "今天天气真不错，", "the built-in voice sounds early"
-    assert prepare(written, rule=RULE) == [written]
+    source_text = "今天天气真不错，我们一起去公园散步吧，顺便买两杯咖啡，再看一会儿书。然后回家。"
+    assert prepare(source_text)[0] == "今天天气真不错，", "the built-in voice sounds early"
+    assert prepare(source_text, rule=RULE) == [source_text]
     assert Abilities("e", "1", 24000, (), ()).segmentation is None
 
 
@@ -49,12 +49,12 @@ def test_whole_sentences_are_packed_as_the_public_front_end_packs_them(seed):
 
 
 def test_a_long_sentence_is_cut_where_the_public_one_is_not():
-    for written in ("字" * 500, "很长的话，" * 100, "word " * 400, "a" * 2000):
-        cut = prepare(written, rule=RULE)
+    for source_text in ("字" * 500, "很长的话，" * 100, "word " * 400, "a" * 2000):
+        cut = prepare(source_text, rule=RULE)
         assert max(units(s, RULE) for s in cut) <= RULE.min_units + RULE.max_units + 1
         assert min(units(s, RULE) for s in cut) >= RULE.merge_units
-        spoken = "".join(c for s in cut for c in s if c.isalnum())
-        assert spoken == "".join(c for c in written if c.isalnum()), "no letter is lost"
+        letters = "".join(c for s in cut for c in s if c.isalnum())
+        assert letters == "".join(c for c in source_text if c.isalnum()), "no letter is lost"
 
 
 def test_what_is_certain_of_a_text_that_arrives_stays_so():
@@ -78,7 +78,7 @@ def test_what_is_certain_of_a_text_that_arrives_stays_so():
 
 
 @pytest.mark.parametrize(
-    ("written", "closed"),
+    ("source_text", "closed"),
     [
         ("你好", "你好。"), ("你好，", "你好。"), ("Hello", "Hello."), ("Hello,", "Hello."),
         ("你好！", "你好！"), ("他说“你好。”", "他说“你好。”"),
@@ -87,8 +87,8 @@ def test_what_is_certain_of_a_text_that_arrives_stays_so():
         ("等等……", "等等……"), ("[breath]", "[breath]"), ("(yes)", "(yes)."),
     ],
 )  # fmt: skip
-def test_a_segment_ends_in_a_stop(written, closed):
-    assert close(written) == closed
+def test_a_segment_ends_in_a_stop(source_text, closed):
+    assert close(source_text) == closed
 
 
 @pytest.mark.parametrize("rule", [None, RULE])
@@ -96,22 +96,22 @@ def test_a_segment_ends_in_a_stop(written, closed):
     "＜｜en｜＞", "<|im_end|>", "<|0.00|>", "<|e<|x|>n|>"])  # fmt: skip
 def test_nothing_of_a_mark_is_spoken_wherever_it_stands(mark, rule):
     plain = prepare("早安。今天好吗", rule=rule)
-    for written in (f"{mark}早安。今天好吗", f"早安。{mark}今天好吗", f"早安。今天好吗{mark}",
+    for source_text in (f"{mark}早安。今天好吗", f"早安。{mark}今天好吗", f"早安。今天好吗{mark}",
         f"早{mark}安。今天{mark}好吗{mark}"):  # fmt: skip
-        assert prepare(written, rule=rule) == plain, written
+        assert prepare(source_text, rule=rule) == plain, source_text
     assert prepare(mark, rule=rule) == []
 
 
 @pytest.mark.parametrize(
-    ("written", "language"),
+    ("source_text", "language"),
     [
         ("<|zh|>你好", "zh"), (" <|EN|>Hi", "en"), ("<|jp|>はい", "ja"), ("<|yue|>早晨", "yue"),
         ("<| ko |>네", "ko"), ("<|xx|>a", ""), ("<|endofprompt|>a", ""),
         ("a<|en|>", ""), ("<|fr|>oui", "fr"), ("", ""),
     ],
 )  # fmt: skip
-def test_a_leading_mark_is_a_language_where_it_names_one(written, language):
-    assert text.marked_language(written) == language
+def test_a_leading_mark_is_a_language_where_it_names_one(source_text, language):
+    assert text.marked_language(source_text) == language
 
 
 def test_the_prefix_of_a_pasted_example_goes_with_its_mark_and_not_without():
@@ -125,7 +125,7 @@ def test_the_prefix_of_a_pasted_example_goes_with_its_mark_and_not_without():
 
 
 def test_readings_and_tags_that_an_engine_does_not_know_are_not_spoken():
-    written = "还[h][uán]好[laughter]，read[R][EH1][D]吧[ǎi]。[注意] [a] [see]"
-    assert text.strip_tags(written, ()) == "还 好 ，read 吧 。[注意] [a] [see]"
+    source_text = "还[h][uán]好[laughter]，read[R][EH1][D]吧[ǎi]。[注意] [a] [see]"
+    assert text.strip_tags(source_text, ()) == "还 好 ，read 吧 。[注意] [a] [see]"
     known_tags = ("[h]", "[uán]", "[R]", "[EH1]", "[D]", "[ǎi]", "[laughter]")
-    assert text.strip_tags(written, known_tags) == written
+    assert text.strip_tags(source_text, known_tags) == source_text

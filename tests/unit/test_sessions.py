@@ -42,36 +42,40 @@ def test_a_login_outlives_a_restart_and_ends_with_its_password(tmp_path):
 
 def test_what_a_page_opens_its_socket_with_has_an_age(tmp_path):
     now = [1_000_000.0]
-    one = sessions(tmp_path, clock=lambda: now[0])
-    token = one.page_token("user-bob/visit")
-    assert one.owner_of_token(token) == "user-bob/visit"
+    logins = sessions(tmp_path, clock=lambda: now[0])
+    token = logins.page_token("user-bob/visit")
+    assert logins.owner_of_token(token) == "user-bob/visit"
     now[0] += PAGE_AGE_S - 1
-    assert one.owner_of_token(token) == "user-bob/visit" != one.owner_of_token(token[:-1] + "x")
+    assert (
+        logins.owner_of_token(token) == "user-bob/visit" != logins.owner_of_token(token[:-1] + "x")
+    )
     now[0] += 2
-    assert one.owner_of_token(token) == ""
-    assert one.owner_of_token(one.page_token("user-bob/visit")) == "user-bob/visit"
-    timeless = one._sign("page", "user-bob/visit")  # as it was signed once
-    assert one.owner_of_token(timeless) == ""
+    assert logins.owner_of_token(token) == ""
+    assert logins.owner_of_token(logins.page_token("user-bob/visit")) == "user-bob/visit"
+    timeless = logins._sign("page", "user-bob/visit")  # as it was signed once
+    assert logins.owner_of_token(timeless) == ""
 
 
 def test_a_login_has_an_age_on_the_server_too(tmp_path):
     now, bob = [1_000_000.0], ("bob", "secret")
-    one = sessions(tmp_path, bob, clock=lambda: now[0])
-    jar = cookie(one.login_cookie(*bob, "", False))
+    logins = sessions(tmp_path, bob, clock=lambda: now[0])
+    jar = cookie(logins.login_cookie(*bob, "", False))
     now[0] += LOGIN_AGE_S - 1
-    assert one.caller(jar, "") == Caller("user-bob")
+    assert logins.caller(jar, "") == Caller("user-bob")
     now[0] += 2
-    assert one.caller(jar, "") is None, "a browser that keeps its cookie for longer is not let in"
+    assert logins.caller(jar, "") is None, (
+        "a browser that keeps its cookie for longer is not let in"
+    )
 
 
 def test_each_login_is_ended_alone_and_for_good(tmp_path):
     bob = ("bob", "secret")
-    one = sessions(tmp_path, bob)
-    first, second = (cookie(one.login_cookie(*bob, "", False)) for _ in range(2))
-    login = one.caller(first, "").login
-    assert login.startswith("login-") and login != one.caller(second, "").login
-    one.log_out(login, "")
-    for logins in (one, sessions(tmp_path, bob)):  # after a restart too
+    session_store = sessions(tmp_path, bob)
+    first, second = (cookie(session_store.login_cookie(*bob, "", False)) for _ in range(2))
+    login = session_store.caller(first, "").login
+    assert login.startswith("login-") and login != session_store.caller(second, "").login
+    session_store.log_out(login, "")
+    for logins in (session_store, sessions(tmp_path, bob)):  # after a restart too
         assert logins.caller(first, "") is None and logins.caller(second, "") == Caller("user-bob")
 
 
@@ -99,17 +103,17 @@ def test_a_file_of_keys_of_an_earlier_studio_is_taken_over(tmp_path):
 
 
 # ---- guesses -------------------------------------------------------------------------------------
-def tries(logins: Logins, place: str, name: str, n: int, told: str = "", is_known=False) -> int:
+def tries(logins: Logins, place: str, name: str, n: int, account: str = "", is_known=False) -> int:
     """How many of `n` were tried at all."""
     tried = []
 
-    def one() -> None:
+    def attempt() -> None:
         try:
-            logins.attempt(place, is_known, name, lambda: tried.append(1) or told)
+            logins.attempt(place, is_known, name, lambda: tried.append(1) or account)
         except Busy as busy:
             assert busy.code == "rate_limited" and busy.retry_after_s >= 1
 
-    threads = [threading.Thread(target=one) for _ in range(n)]
+    threads = [threading.Thread(target=attempt) for _ in range(n)]
     [t.start() for t in threads], [t.join() for t in threads]
     return len(tried)
 
@@ -126,10 +130,10 @@ def test_guesses_in_parallel_are_slowed_by_address_and_by_name(tmp_path):
 
 def test_right_logins_cost_nothing_and_strangers_lock_nobody_out(tmp_path):
     logins = Logins(AccessStore(tmp_path), 12)
-    assert tries(logins, "10.0.0.1", "bob", 100, told="cookie") == 100
+    assert tries(logins, "10.0.0.1", "bob", 100, account="cookie") == 100
     for n in range(60):
         tries(logins, f"10.1.{n}.1", "bob", 9)
-    assert tries(logins, "10.0.0.9", "bob", 5, told="cookie") <= 1, (
+    assert tries(logins, "10.0.0.9", "bob", 5, account="cookie") <= 1, (
         "a stranger has to wait a little"
     )
     known_browser = {"told": "cookie", "is_known": True}

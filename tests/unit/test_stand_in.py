@@ -124,8 +124,8 @@ def test_an_engine_alone_is_tried_again_with_its_progress(tmp_path):
         studio.synthesis.open("local/me", text_in="Hello.", voice_id="alloy")
     assert refused.value.code == "broken" and "coming" not in studio.status()
     assert studio.engine_manager.again()
-    coming = until(lambda: studio.status().get("coming"))
-    assert coming["state"] == "starting"
+    next_health = until(lambda: studio.status().get("coming"))
+    assert next_health["state"] == "starting"
     until(studio.is_ready)
     assert speak(studio)[1].state == "done" and "failure" not in studio.status()
     studio.close()

@@ -183,7 +183,7 @@ def test_a_take_that_is_not_at_hand_is_found_changed_and_deleted_as_ever(tmp_pat
 def test_a_thousand_takes_have_their_peaks_in_common(tmp_path):
     """The index of takes is in memory: a float for each of 160 peaks was most of it."""
 
-    def each(store):
+    def peak_ids(store):
         return {id(p) for t in store.list("local/a") for p in t.peaks}
 
     store = TakeStore(tmp_path)
@@ -196,7 +196,7 @@ def test_a_thousand_takes_have_their_peaks_in_common(tmp_path):
     assert peaks_by_id["take-3"] == tuple(round(0.001 * (21 + i), 3) for i in range(160))
     second_store = TakeStore(tmp_path)
     assert {t.id: t.peaks for t in second_store.list("local/a")} == peaks_by_id
-    assert each(store) == each(second_store) and len(each(store)) == 160 + 7 * 9
+    assert peak_ids(store) == peak_ids(second_store) and len(peak_ids(store)) == 160 + 7 * 9
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path):

@@ -79,9 +79,9 @@ def test_a_streamed_answer_ends_when_its_take_can_be_found(studio, monkeypatch):
     )
 
     async def read() -> bool:
-        pieces, got = _stream(studio, job, False, Pacing(UNLIMITED)), 0
-        while got < 2 * RATE:
-            got += len(await anext(pieces))
+        pieces, actual = _stream(studio, job, False, Pacing(UNLIMITED)), 0
+        while actual < 2 * RATE:
+            actual += len(await anext(pieces))
         end = asyncio.ensure_future(anext(pieces, None))
         ended_early = bool((await asyncio.wait({end}, timeout=0.5))[0])
         may_save.set()
@@ -241,10 +241,10 @@ def test_a_saved_voice_is_made_ready_before_it_speaks(studio):
     draft = studio.drafts.make(ME, clip(5))
     voice = studio.drafts.save(ME, draft.id, "Lin", "", "me")
     lease = studio.engine_manager.lease()
-    coming = studio.prompts.begin(
+    future = studio.prompts.begin(
         voice, lease.engine, lambda: pytest.fail("its prompt is not made twice")
     )
-    assert coming.result(20).engine == "fake"
+    assert future.result(20).engine == "fake"
     lease.release()
 
 
@@ -315,10 +315,12 @@ def test_a_take_says_that_a_text_which_arrived_was_too_short_for_the_transcript(
     studio.engine_manager.start(Packing).join(20)
     params = {"voice_id": "alloy", "mode": "zero_shot", "transcript": "Hello, how are you today?"}
     for text, notes in (("Yes, ", (SHORT_ARRIVED,)), ("Yes, it is a fine day for all of us, ", ())):
-        written, _ = studio.synthesis.open_text_stream(ME, **params)
-        written.push(text)
-        written.end()
-        job = studio.synthesis.open(ME, text_in=written.first, text_source=written, **params)
+        source_text, _ = studio.synthesis.open_text_stream(ME, **params)
+        source_text.push(text)
+        source_text.end()
+        job = studio.synthesis.open(
+            ME, text_in=source_text.first, text_source=source_text, **params
+        )
         assert finish(studio, job).state == "done"
         take = studio.takes.get(ME, job.id)
         assert (take.request.mode, take.voice_notes) == ("zero_shot", notes)

@@ -16,7 +16,7 @@ from webui.types import Segmentation
 
 
 @pytest.mark.parametrize(
-    ("written", "tag"),
+    ("source_text", "tag"),
     [
         ("你好，世界", "zh"), ("Hello world", "en"), ("こんにちは世界", "ja"),
         ("東京都知事選挙の結果について", "ja"), ("美の物語", "zh"), ("안녕하세요", "ko"),
@@ -25,12 +25,12 @@ from webui.types import Segmentation
         ("中国和俄罗斯 Москва", "zh"),
     ],
 )  # fmt: skip
-def test_language_by_script(written, tag):
-    assert detect(written) == tag
+def test_language_by_script(source_text, tag):
+    assert detect(source_text) == tag
 
 
 @pytest.mark.parametrize(
-    ("written", "pieces"),
+    ("source_text", "pieces"),
     [
         ("你好啊。我走了！真的吗？", ["你好啊。", "我走了！", "真的吗？"]),
         ("他说：“你好啊。”然后走了。", ["他说：“你好啊。”", "然后走了。"]),
@@ -55,8 +55,8 @@ def test_language_by_script(written, tag):
         ("Yahoo!我们走。", ["Yahoo!", "我们走。"]),
     ],
 )
-def test_sentences(written, pieces):
-    assert split(written) == pieces
+def test_sentences(source_text, pieces):
+    assert split(source_text) == pieces
 
 
 def test_the_first_piece_is_short_and_the_rest_is_not():
@@ -78,7 +78,7 @@ def test_the_first_piece_is_short_and_the_rest_is_not():
 
 
 @pytest.mark.parametrize(
-    "written",
+    "source_text",
     [
         "字" * 500,
         "a" * 2000,
@@ -90,12 +90,12 @@ def test_the_first_piece_is_short_and_the_rest_is_not():
         "e\u0301\u0302\u0303" * 300,
     ],
 )
-def test_no_piece_is_too_long_and_no_letter_is_lost(written):
-    pieces = prepare(written)
+def test_no_piece_is_too_long_and_no_letter_is_lost(source_text):
+    pieces = prepare(source_text)
     assert max(map(weight, pieces)) <= MAX_WEIGHT + 3
-    spoken = unicodedata.normalize("NFC", written)
-    if not written.startswith("1"):
-        assert "".join(pieces).replace(" ", "") == "".join(spoken.split())
+    normalised = unicodedata.normalize("NFC", source_text)
+    if not source_text.startswith("1"):
+        assert "".join(pieces).replace(" ", "") == "".join(normalised.split())
     assert min(map(weight, pieces[1:])) >= MAX_WEIGHT / 5, "no scrap is left at the end"
 
 
@@ -110,12 +110,12 @@ def test_scraps_go_to_their_neighbour():
 
 
 @pytest.mark.parametrize(
-    "written",
+    "source_text",
     ["", "   \n", "😀😀🎉", "\u200b\u200d\ufeff", "\x00\x01\x07", "\ud800", "。。。！", "★☆"],
 )
-def test_nothing_to_say_gives_nothing(written):
-    assert prepare(written) == []
-    assert measure(written)[1] == 0 and duration(prepare(written)) == 0.0
+def test_nothing_to_say_gives_nothing(source_text):
+    assert prepare(source_text) == []
+    assert measure(source_text)[1] == 0 and duration(prepare(source_text)) == 0.0
 
 
 def test_what_cannot_be_said_is_removed():
@@ -211,17 +211,18 @@ def test_every_word_is_said_in_order(parts):
     st.sampled_from(["auto", "zh", "en", "yue", "ja", "xx", ""]),
 )
 @settings(max_examples=300, deadline=None)
-def test_any_text_gives_whole_pieces(written, language):
-    pieces = prepare(written, language)
+def test_any_text_gives_whole_pieces(source_text, language):
+    pieces = prepare(source_text, language)
     for piece in pieces:
         assert piece == piece.strip() != ""
         assert weight(piece) <= MAX_WEIGHT + 3
         piece.encode()
     if any(
-        c.isalpha() and c < "\uffff" and unicodedata.category(c) in ("Ll", "Lu") for c in written
+        c.isalpha() and c < "\uffff" and unicodedata.category(c) in ("Ll", "Lu")
+        for c in source_text
     ):
         assert pieces
-    measure(written)
+    measure(source_text)
 
 
 @given(
@@ -229,21 +230,21 @@ def test_any_text_gives_whole_pieces(written, language):
     st.sampled_from(["zh", "en"]),
 )
 @settings(max_examples=400, deadline=None)
-def test_no_digit_is_left_unread(written, language):
-    assert not any(c.isdigit() for c in "".join(prepare(written, language)))
+def test_no_digit_is_left_unread(source_text, language):
+    assert not any(c.isdigit() for c in "".join(prepare(source_text, language)))
 
 
 @given(st.text(alphabet="今天天气好我们走吧abc，。！？ \n“”", max_size=120))
 @settings(max_examples=200, deadline=None)
-def test_reading_twice_changes_nothing(written):
-    first_pass = prepare(written, "zh")
+def test_reading_twice_changes_nothing(source_text):
+    first_pass = prepare(source_text, "zh")
     assert "".join(prepare("\n".join(first_pass), "zh")).replace(" ", "") == "".join(
         first_pass
     ).replace(" ", "")
 
 
 @pytest.mark.parametrize(
-    ("written", "rule", "spans"),
+    ("source_text", "rule", "spans"),
     [
         ("第一句。第二句！第三句？", None, [(1, 1), (2, 2), (3, 3)]),
         (
@@ -257,8 +258,8 @@ def test_reading_twice_changes_nothing(written):
         ("Dr. Smith paid $3.50. He left!", Segmentation(80, 60, 20), [(1, 2)]),
     ],
 )
-def test_what_is_spoken_in_one_go_is_counted_in_typed_sentences(written, rule, spans):
-    segments, (_, n) = prepare(written, rule=rule), text.measure(written)
+def test_what_is_spoken_in_one_go_is_counted_in_typed_sentences(source_text, rule, spans):
+    segments, (_, n) = prepare(source_text, rule=rule), text.measure(source_text)
     assert text.sentence_spans(segments, n) == spans and spans[-1][1] == n
 
 

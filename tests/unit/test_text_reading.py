@@ -352,24 +352,24 @@ def cases(table):
     ]
 
 
-@pytest.mark.parametrize(("written", "said"), cases(CHINESE))
-def test_chinese_reading(written, said):
-    assert normalise(clean(written), "zh") == said
+@pytest.mark.parametrize(("text", "expected"), cases(CHINESE))
+def test_chinese_reading(text, expected):
+    assert normalise(clean(text), "zh") == expected
 
 
-@pytest.mark.parametrize(("written", "said"), cases(ENGLISH))
-def test_english_reading(written, said):
-    assert normalise(clean(written), "en") == said
+@pytest.mark.parametrize(("text", "expected"), cases(ENGLISH))
+def test_english_reading(text, expected):
+    assert normalise(clean(text), "en") == expected
 
 
-@pytest.mark.parametrize(("written", "said"), cases(KOREAN))
-def test_korean_reading(written, said):
-    assert normalise(clean(written), "ko") == said
+@pytest.mark.parametrize(("text", "expected"), cases(KOREAN))
+def test_korean_reading(text, expected):
+    assert normalise(clean(text), "ko") == expected
 
 
-@pytest.mark.parametrize(("written", "said"), cases(RUSSIAN))
-def test_russian_reading(written, said):
-    assert normalise(clean(written), "ru") == said
+@pytest.mark.parametrize(("text", "expected"), cases(RUSSIAN))
+def test_russian_reading(text, expected):
+    assert normalise(clean(text), "ru") == expected
 
 
 @pytest.mark.parametrize(
@@ -386,14 +386,14 @@ def test_plain_text_is_left_as_it_is(sentence):
     assert normalise(sentence, "zh") == normalise(sentence, "en") == sentence
 
 
-@pytest.mark.parametrize(("typed", "said"), [
+@pytest.mark.parametrize(("typed", "expected"), [
     ("小明还[h][uán]钱了，3元。", "小明还[h][uán]钱了，三元。"),
     ("她重[ch][óng]新走了[n][ǚ]2次。", "她重[ch][óng]新走了[n][ǚ]两次。"),
     ("She [R][EH1][D] it 5 times in [AH0][K][T][OW1][B][ER0] 2024.",
         "She [R][EH1][D] it five times in [AH0][K][T][OW1][B][ER0] twenty twenty four."),
 ])  # fmt: skip
-def test_readings_in_brackets_stay_and_what_is_around_them_is_read(typed, said):
-    assert "".join(prepare(typed)) == said
+def test_readings_in_brackets_stay_and_what_is_around_them_is_read(typed, expected):
+    assert "".join(prepare(typed)) == expected
 
 
 def test_a_long_run_of_readings_is_cut_between_them():
@@ -427,7 +427,7 @@ def test_whole_numbers_match_a_second_way_of_counting():
 
 
 @pytest.mark.parametrize(
-    ("digits", "said"),
+    ("digits", "expected"),
     [
         ("0", "zero"),
         ("19", "nineteen"),
@@ -435,8 +435,8 @@ def test_whole_numbers_match_a_second_way_of_counting():
         ("1000021", "one million twenty one"),
     ],
 )
-def test_english_cardinals(digits, said):
-    assert en_cardinal(digits) == said
+def test_english_cardinals(digits, expected):
+    assert en_cardinal(digits) == expected
 
 
 def test_english_ordinals_and_years():

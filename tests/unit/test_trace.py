@@ -57,11 +57,11 @@ def scrape(metrics) -> dict[tuple[str, str], float]:
 
 # ---- the trace -----------------------------------------------------------------------------------
 def test_the_first_sound_has_its_own_account_and_the_whole_goes_on():
-    one = job()
-    one.trace.add("text", 0.001)
-    one.accept(chunk(0, prefill=0.25, tokens=0.5, flow=0.125), 0.9)
-    one.accept(chunk(1, last=True, tokens=0.5, vocoder=0.0625), 0.6)
-    trace_dict = one.trace.to_dict()
+    speech_job = job()
+    speech_job.trace.add("text", 0.001)
+    speech_job.accept(chunk(0, prefill=0.25, tokens=0.5, flow=0.125), 0.9)
+    speech_job.accept(chunk(1, last=True, tokens=0.5, vocoder=0.0625), 0.6)
+    trace_dict = speech_job.trace.to_dict()
     assert {k: v for k, v in trace_dict["first"].items() if k not in ("encode", "wait")} == {
         "text": 1.0,
         "prefill": 250.0,
@@ -87,11 +87,11 @@ def test_the_first_sound_has_its_own_account_and_the_whole_goes_on():
 
 
 def test_silence_before_the_first_sound_belongs_to_the_first_sound():
-    one = job()
-    one.accept(Chunk(0, np.zeros(2400, np.float32), 0, 0, False, {"tokens": 0.5}), 0.5)
-    assert one.trace.first_s is None
-    one.accept(chunk(1, tokens=0.25), 0.3)
-    assert one.trace.to_dict()["first"]["tokens"] == 750.0
+    speech_job = job()
+    speech_job.accept(Chunk(0, np.zeros(2400, np.float32), 0, 0, False, {"tokens": 0.5}), 0.5)
+    assert speech_job.trace.first_s is None
+    speech_job.accept(chunk(1, tokens=0.25), 0.3)
+    assert speech_job.trace.to_dict()["first"]["tokens"] == 750.0
 
 
 def test_the_parts_of_the_first_sound_add_up_to_it(monkeypatch):
@@ -135,46 +135,46 @@ def test_an_underrun_is_a_chunk_that_came_after_the_listener_ran_dry(monkeypatch
         SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter),
     )
     late, whole = job(), job(UNLIMITED)
-    for one in (late, whole):
-        one.accept(chunk(0), 0.1)
-        one.accept(chunk(1), 0.1)
-        assert one.underruns == 0
-        one.dry_s = now - 1
-        one.accept(chunk(2, last=True), 0.1)
+    for first in (late, whole):
+        first.accept(chunk(0), 0.1)
+        first.accept(chunk(1), 0.1)
+        assert first.underruns == 0
+        first.dry_s = now - 1
+        first.accept(chunk(2, last=True), 0.1)
     assert late.underruns == 1
     assert whole.underruns == 0, "nobody listens to a file that is fetched whole"
 
 
 def test_a_trace_is_closed_once_when_engine_and_reader_are_done():
-    one = job()
-    assert one.closed(by_engine=False) is False, "the engine still works"
-    one.listen(lambda: None)
-    assert one.closed(by_engine=True) is False, "somebody reads"
-    one.listen(None)
-    assert one.closed(by_engine=False) is True
-    one.listen(lambda: None), one.listen(None)
-    assert one.closed(by_engine=False) is False, "a reader that came back for the rest"
+    speech_job = job()
+    assert speech_job.closed(by_engine=False) is False, "the engine still works"
+    speech_job.listen(lambda: None)
+    assert speech_job.closed(by_engine=True) is False, "somebody reads"
+    speech_job.listen(None)
+    assert speech_job.closed(by_engine=False) is True
+    speech_job.listen(lambda: None), speech_job.listen(None)
+    assert speech_job.closed(by_engine=False) is False, "a reader that came back for the rest"
     assert job().closed(by_engine=True) is True, "never read"
 
 
 # ---- takes ---------------------------------------------------------------------------------------
 def test_a_take_carries_its_trace_and_the_last_of_it_is_added(studio):  # noqa: F811
-    one, _ = speak(studio)
-    take = studio.takes.get(ME, one.id)
-    assert take.trace == one.trace.to_dict() and take.trace["whole"].keys() >= {
+    first_take, _ = speak(studio)
+    take = studio.takes.get(ME, first_take.id)
+    assert take.trace == first_take.trace.to_dict() and take.trace["whole"].keys() >= {
         "text",
         "queue",
         "encode",
     }
     assert (
-        take.first_sound_ms == round(1000 * one.trace.first_s, 1) > 0
+        take.first_sound_ms == round(1000 * first_take.trace.first_s, 1) > 0
     )  # of the measure itself: rounded a second time, 3.1501 would be 3.1
-    studio.takes.star(ME, one.id, True)
-    one.trace.add_sending(0.5)
-    studio.takes.update_timings(one)
-    reloaded_take = TakeStore(studio.settings.paths.data_dir).get(one.id, ME)
+    studio.takes.star(ME, first_take.id, True)
+    first_take.trace.add_sending(0.5)
+    studio.takes.update_timings(first_take)
+    reloaded_take = TakeStore(studio.settings.paths.data_dir).get(first_take.id, ME)
     assert (
-        reloaded_take.trace == one.trace.to_dict()
+        reloaded_take.trace == first_take.trace.to_dict()
         and reloaded_take.trace["whole"]["socket"] > 0
         and reloaded_take.starred
     )
@@ -235,19 +235,19 @@ def test_two_changes_at_once_are_both_kept(tmp_path, monkeypatch):
 # ---- the log -------------------------------------------------------------------------------------
 def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog):  # noqa: F811
     with caplog.at_level(logging.INFO, "webui.studio.job_runner"):
-        one, _ = speak(studio, text="Guten Tag, Frau Geheim.", instruction="seconds=1 secretly")
-        studio.job_runner.reader_done(one)
-        one.listen(None)
-        studio.job_runner.reader_done(one)
-        studio.job_runner.reader_done(one)
+        take, _ = speak(studio, text="Guten Tag, Frau Geheim.", instruction="seconds=1 secretly")
+        studio.job_runner.reader_done(take)
+        take.listen(None)
+        studio.job_runner.reader_done(take)
+        studio.job_runner.reader_done(take)
     lines = [r.getMessage() for r in caplog.records if r.name == "webui.studio.job_runner"]
     assert len(lines) == 1 and "\n" not in lines[0]
     fields = dict(pair.split("=", 1) for pair in lines[0].split(" "))
     assert (
-        fields["job"] == one.id == one.request.id
+        fields["job"] == take.id == take.request.id
         and fields["end"] == "done"
         and fields["chars"] == "23"
-        and fields["segments"] == str(len(one.request.segments))
+        and fields["segments"] == str(len(take.request.segments))
     )
     assert (
         fields["text"] == mark("Guten Tag, Frau Geheim.")
@@ -257,18 +257,18 @@ def test_the_log_has_one_line_per_request_and_not_a_word_of_it(studio, caplog): 
     )
     assert not [
         word
-        for word in ("Guten", "Geheim", "secretly", "local", ME, one.voice.name)
+        for word in ("Guten", "Geheim", "secretly", "local", ME, take.voice.name)
         if word in lines[0]
     ]
 
 
 def test_a_failed_request_tells_its_code_in_the_log():
-    one = job()
-    one.fail(EngineFault())
+    speech_job = job()
+    speech_job.fail(EngineFault())
     assert (
-        " end=failed " in line(one)
-        and line(one).count("code=fault") == 1
-        and VOICE.name not in line(one)
+        " end=failed " in line(speech_job)
+        and line(speech_job).count("code=fault") == 1
+        and VOICE.name not in line(speech_job)
     )
 
 
@@ -284,10 +284,10 @@ def risen(before: dict, after: dict) -> dict[tuple[str, str], float]:
 def test_every_count_rises_by_one_per_request(studio):  # noqa: F811
     speak(studio)
     before = scrape(studio.metrics)
-    one, _ = speak(studio, text="Never said before, not even once.")
-    one.listen(None)
-    one.trace.add_sending(0.01)
-    studio.job_runner.reader_done(one)
+    take, _ = speak(studio, text="Never said before, not even once.")
+    take.listen(None)
+    take.trace.add_sending(0.01)
+    studio.job_runner.reader_done(take)
     up = risen(before, scrape(studio.metrics))
     sound, work = (
         up.pop(("cv_audio_seconds_total", "")),
@@ -345,10 +345,10 @@ def test_work_in_the_background_is_no_listener_that_waited():
     metrics = metrics_module.Metrics()
     batch = job(UNLIMITED)
     batch.request = replace(REQUEST, priority=10)
-    for one in (batch, job()):
-        one.accept(chunk(0, last=True), 0.1)
-        one.move("saving")
-        metrics.count_end(one)
+    for speech_job in (batch, job()):
+        speech_job.accept(chunk(0, last=True), 0.1)
+        speech_job.move("saving")
+        metrics.count_end(speech_job)
     values = scrape(metrics)
     assert (
         values["cv_audio_first_byte_seconds_count", ""] == 1
@@ -360,13 +360,15 @@ def test_no_name_from_outside_makes_a_series(monkeypatch):
     metrics = metrics_module.Metrics()
     n = len(scrape(metrics))
     for i in range(300):
-        one = job()
-        one.accept(chunk(0, last=True, **{f"stage_{i}": 0.1, 'x"} 1\nevil{a="': 0.1}), 0.1)
-        one.fail(Busy(Message("no", "不"), code=f"code_{i}"))
-        one.trace.add_sending(0.01)  # some of it was sent before the engine was done, some after
-        metrics.count_end(one)
-        one.trace.add_sending(0.01)
-        metrics.observe_reader(one)
+        speech_job = job()
+        speech_job.accept(chunk(0, last=True, **{f"stage_{i}": 0.1, 'x"} 1\nevil{a="': 0.1}), 0.1)
+        speech_job.fail(Busy(Message("no", "不"), code=f"code_{i}"))
+        speech_job.trace.add_sending(
+            0.01
+        )  # some of it was sent before the engine was done, some after
+        metrics.count_end(speech_job)
+        speech_job.trace.add_sending(0.01)
+        metrics.observe_reader(speech_job)
     values = scrape(metrics)
     assert len(values) == n, "series are all there from the start"
     assert (
