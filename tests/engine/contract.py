@@ -30,6 +30,19 @@ def whole(chunks) -> np.ndarray:
     return np.concatenate([c.samples for c in chunks])
 
 
+def tone_reference() -> tuple[np.ndarray, int, str, str]:
+    """Four seconds of one tone, for engines that take anything for a voice."""
+    return np.sin(np.arange(24000 * 4) / 20).astype(np.float32), 24000, "hello", "en"
+
+
+def hum_reference() -> tuple[np.ndarray, int, str, str]:
+    """Four seconds that swell as speech does, with a little noise, for engines that listen."""
+    t = np.arange(16000 * 4) / 16000
+    hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
+    noise = np.random.default_rng(0).normal(0, 0.003, len(t))
+    return (hum + noise).astype(np.float32), 16000, "", "en"
+
+
 class EngineContract:
     """`engine`: a started engine.
 

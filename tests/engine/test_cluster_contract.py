@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.engine.contract import EngineContract, ask, whole
-from tests.engine.fake import RATE, FakeEngine
+from tests.engine.contract import EngineContract, ask, hum_reference, tone_reference, whole
+from tests.engine.fake import FakeEngine
 from tests.engine.fleet import STALL_S, joined, served
 from tests.engine.tensors import voices_kept
 from tests.serve import ROOT, free_port, running
@@ -48,7 +48,7 @@ class TestClusterFake(EngineContract):
 
     @pytest.fixture
     def reference(self):
-        return np.sin(np.arange(RATE * 4) / 20).astype(np.float32), RATE, "hello", "en"
+        return tone_reference()
 
     @pytest.fixture
     def prompt(self, engine, reference):
@@ -78,14 +78,7 @@ class TestClusterCosyVoice(EngineContract):
 
     @pytest.fixture
     def reference(self):
-        t = np.arange(16000 * 4) / 16000
-        hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
-        return (
-            (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32),
-            16000,
-            "",
-            "en",
-        )
+        return hum_reference()
 
     @pytest.fixture
     def prompt(self, engine, reference):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from scripts.make_small_model import make
-from tests.engine.contract import EngineContract, ask, whole
+from tests.engine.contract import EngineContract, ask, hum_reference, whole
 from tests.engine.tensors import tensors_kept, voices_kept
 from webui.engine.cosyvoice.engine import CosyVoiceEngine
 from webui.errors import Cancelled
@@ -42,17 +42,7 @@ def engine(shared_engine):
 
 @pytest.fixture(scope="module")
 def reference():
-    rng = np.random.default_rng(0)
-    t = np.arange(RATE * 4) / RATE
-    return (
-        (
-            0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
-            + rng.normal(0, 0.003, len(t))
-        ).astype(np.float32),
-        RATE,
-        "",
-        "en",
-    )
+    return hum_reference()
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,9 @@
 """The fake keeps the contract, so tests built on it say something about real engines."""
 
-import numpy as np
 import pytest
 
-from tests.engine.contract import EngineContract
-from tests.engine.fake import RATE, FakeEngine
+from tests.engine.contract import EngineContract, tone_reference
+from tests.engine.fake import FakeEngine
 
 
 class TestFake(EngineContract):
@@ -21,7 +20,7 @@ class TestFake(EngineContract):
 
     @pytest.fixture
     def reference(self):
-        return np.sin(np.arange(RATE * 4) / 20).astype(np.float32), RATE, "hello", "en"
+        return tone_reference()
 
     @pytest.fixture
     def prompt(self, engine, reference):

@@ -5,7 +5,7 @@ CosyVoice2 with small random weights.
 import numpy as np
 import pytest
 
-from tests.engine.contract import EngineContract, ask
+from tests.engine.contract import EngineContract, ask, hum_reference, tone_reference
 from tests.engine.fake import RATE
 from tests.engine.hosted_child import KEPT
 from webui.engine.remote import RemoteEngine
@@ -42,11 +42,11 @@ class TestHostedFake(EngineContract):
 
     @pytest.fixture
     def reference(self):
-        return np.sin(np.arange(RATE * 4) / 20).astype(np.float32), RATE, "hello", "en"
+        return tone_reference()
 
     @pytest.fixture
-    def prompt(self, tone, reference):
-        return tone.encode(*reference)
+    def prompt(self, engine, reference):
+        return engine.encode(*reference)
 
 
 class TestHostedCosyVoice(EngineContract):
@@ -59,18 +59,11 @@ class TestHostedCosyVoice(EngineContract):
 
     @pytest.fixture
     def reference(self):
-        t = np.arange(16000 * 4) / 16000
-        hum = 0.2 * np.sin(2 * np.pi * 150 * t) * (1 + np.sin(2 * np.pi * 3 * t))
-        return (
-            (hum + np.random.default_rng(0).normal(0, 0.003, len(t))).astype(np.float32),
-            16000,
-            "",
-            "en",
-        )
+        return hum_reference()
 
     @pytest.fixture
-    def prompt(self, cosyvoice, reference):
-        return cosyvoice.encode(*reference)
+    def prompt(self, engine, reference):
+        return engine.encode(*reference)
 
 
 def test_what_was_sent_for_a_forgotten_voice_is_gone_on_both_sides_and_sent_again_when_it_speaks(
