@@ -184,7 +184,7 @@ def test_published_prefix_and_misfits(mel):
 
 def test_other_sizes_run_and_reach_is_checked(mel):
     assert small_vocoder().whole(mel[:12]).shape == (5760,)
-    with pytest.raises(ValueError, match="held"):
+    with pytest.raises(ValueError, match="right must be"):
         ContextWindow(8, 5, 8)
     with pytest.raises(ValueError, match="halve"):
         VocoderDims(20)

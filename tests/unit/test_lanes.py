@@ -406,7 +406,7 @@ def test_the_line_moves_when_a_place_is_given_back_and_no_faster():
 
         def begin(j, pool=pool, engine=engine):
             j.move("running")
-            pool.of(engine).add(j, None, gate.done)  # noqa: B023
+            pool.of(engine).add(j, None, gate.finish)  # noqa: B023
 
         for j in jobs:
             gate.enter(j, begin)

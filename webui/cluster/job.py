@@ -60,7 +60,7 @@ class RemoteJob:
         self.id, self.rate, self._send = self.request.id, rate, send
         self.how, self.body = opening["how"], body
         self.source_hz = int(opening.get("rate", 0))
-        self.written = TextPieces(self._want_text) if self.how == "text" else None
+        self.text_source = TextPieces(self._want_text) if self.how == "text" else None
         self.born_s, self.first_chunk_s = time.monotonic(), None
         self.credit, self.produced = int(opening["credit"]), 0
         self.is_cancelled = self.is_over = False
@@ -107,8 +107,8 @@ class RemoteJob:
 
     def leave(self) -> None:
         self.is_cancelled = True
-        if self.written is not None:
-            self.written.close()
+        if self.text_source is not None:
+            self.text_source.close()
 
 
 def open_stream(engine: Engine, job: RemoteJob, prompt: Prompt, lane: int) -> Iterator[Chunk]:
@@ -116,6 +116,6 @@ def open_stream(engine: Engine, job: RemoteJob, prompt: Prompt, lane: int) -> It
     if job.how == "convert":
         samples = np.frombuffer(bytearray(job.body), np.float32)
         return engine.convert(job.request, prompt, samples, job.source_hz, lane)
-    if job.written is not None:
-        return engine.stream_text(job.request, prompt, iter(job.written))
+    if job.text_source is not None:
+        return engine.stream_text(job.request, prompt, iter(job.text_source))
     return engine.stream(job.request, prompt, lane)

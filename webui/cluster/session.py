@@ -165,9 +165,9 @@ class Session:
         if op == "next":
             job.grant(int(words["credit"]), words.get("slack_ms"))
             self._scheduler.poke()
-        elif op == "piece" and job.written is not None:
+        elif op == "piece" and job.text_source is not None:
             error = words.get("error")
-            job.written.put(error_from_dict(error) if error else words["text"])
+            job.text_source.put(error_from_dict(error) if error else words["text"])
         elif op == "close":
             raise WebSocketDisconnect
         elif op != "beat":
