@@ -194,7 +194,9 @@ def routes(studio: Studio) -> APIRouter:
         )
 
     @router.get(
-        "/v2/jobs", responses={**answers(200, of=schemas.JobList), **refusals(404, 422, 500, 507)}
+        "/v2/jobs",
+        responses={**answers(200, of=schemas.JobList), **refusals(404, 422, 500, 507)},
+        name="every",
     )
     def list_batches(request: Request, limit: Annotated[int, Query(ge=1, le=200)] = 50):
         return {
@@ -206,6 +208,7 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         "/v2/jobs/{job_id}",
         responses={**answers(200, of=schemas.JobInfo), **refusals(404, 422, 500, 507)},
+        name="one",
     )
     def get_batch(job_id: str, request: Request):
         return to_dict(batch.get(owner(request), job_id), request)

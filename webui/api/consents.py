@@ -83,7 +83,9 @@ def routes(studio: Studio) -> APIRouter:
         )
 
     @router.get(
-        PATH + "/{consent_id}", responses={**answers(200, of=ConsentInfo), **refusals(404, 422)}
+        PATH + "/{consent_id}",
+        responses={**answers(200, of=ConsentInfo), **refusals(404, 422)},
+        name="one",
     )
     def get_consent(consent_id: str, request: Request):
         return consent_info(consents.get(owner(request), consent_id))

@@ -43,7 +43,9 @@ def routes(studio: Studio) -> APIRouter:
         )
 
     @router.get(
-        "/v1/models/{model}", responses={**answers(200, of=Model), **refusals(404, 422, 503)}
+        "/v1/models/{model}",
+        responses={**answers(200, of=Model), **refusals(404, 422, 503)},
+        name="one",
     )
     def get_model(model: str):
         """OpenAI's names are not in the list, but they are known: each means `auto`."""

@@ -110,7 +110,11 @@ def routes(studio: Studio) -> APIRouter:
             has_more=has_more,
         )
 
-    @router.get(PATH + "/{take_id}", responses={**answers(200, of=TakeKept), **refusals(404, 422)})
+    @router.get(
+        PATH + "/{take_id}",
+        responses={**answers(200, of=TakeKept), **refusals(404, 422)},
+        name="one",
+    )
     def get_take(take_id: str, request: Request):
         return take_info(takes.get_visible(owner(request), take_id))
 

@@ -200,6 +200,7 @@ def routes(studio: Studio) -> APIRouter:
     @router.get(
         "/v1/audio/voices/{voice_id}",
         responses={**answers(200, of=VoiceInfo), **refusals(404, 422)},
+        name="one",
     )
     def get_voice(voice_id: str, request: Request):
         return voice_info(studio.voices.get(owner(request), voice_id), engines())
