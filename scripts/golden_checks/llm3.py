@@ -85,10 +85,10 @@ def _check_lengths(
     for name, length in expected.items():
         last_id = codes + int(name.removeprefix("S+")) if name != "never" else -1
 
-        def sample(scores: Tensor, history, wanted=last_id) -> int:
+        def sample(scores: Tensor, history, last_id=last_id) -> int:
             return (
-                wanted
-                if wanted >= 0 and scores[wanted].isfinite()
+                last_id
+                if last_id >= 0 and scores[last_id].isfinite()
                 else greedy(scores[:codes], history)
             )
 

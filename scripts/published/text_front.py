@@ -124,9 +124,9 @@ def _below_thousand(n: int) -> str:
     hundreds, rest = divmod(n, 100)
     parts = [f"{_ONES[hundreds]} hundred"] if hundreds else []
     if rest:
-        tens, ones = divmod(rest, 10)
+        tens, units = divmod(rest, 10)
         parts.append(
-            _ONES[rest] if rest < 20 else _TENS[tens - 2] + (f"-{_ONES[ones]}" if ones else "")
+            _ONES[rest] if rest < 20 else _TENS[tens - 2] + (f"-{_ONES[units]}" if units else "")
         )
     return " and ".join(parts)
 

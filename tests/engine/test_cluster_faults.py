@@ -288,8 +288,8 @@ def test_a_full_replica_says_when_to_come_back_and_goes_on_with_what_it_has():
         assert engine.notes(ask(instruction="sing")), "questions are answered all the same"
         streams[0]._connection.close()  # as if its replica had died: a replay is never refused
         streams[0]._connection = None
-        for stream, taken in zip(streams, chunks, strict=True):
-            taken += stream
+        for stream, stream_chunks in zip(streams, chunks, strict=True):
+            stream_chunks += stream
         assert streams[0].n_replays == 1 and np.array_equal(*map(whole, chunks))
         assert until(lambda: full.scheduler.n_open == 0)
         assert len(whole(engine.stream(ask(id="s4"), prompt)))

@@ -51,8 +51,8 @@ class AsyncStream:
     `rate` (Hz) and `seed` are known from the first piece on.
     """
 
-    def __init__(self, hearing: SpeechResponse, pieces: AsyncIterator[bytes]):
-        self._hearing, self._pieces = hearing, pieces
+    def __init__(self, response: SpeechResponse, pieces: AsyncIterator[bytes]):
+        self._response, self._pieces = response, pieces
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._pieces
@@ -73,12 +73,12 @@ class AsyncStream:
     @property
     def rate(self) -> int:
         """Samples a second."""
-        return self._hearing.rate
+        return self._response.rate
 
     @property
     def seed(self) -> int | None:
         """The seed that was used; None where the studio has not said it."""
-        return self._hearing.seed
+        return self._response.seed
 
 
 class AsyncTTS:
@@ -113,12 +113,12 @@ class AsyncTTS:
 
         Raises the named errors of webui.errors and .faults once another try is of no use.
         """
-        hearing = SpeechResponse(
+        response = SpeechResponse(
             SpeechParams(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True
         )
-        async for _ in self._heard(hearing, len(text), on_first_audio):
+        async for _ in self._stream_pcm(response, len(text), on_first_audio):
             pass
-        return hearing.sound()
+        return response.sound()
 
     def stream(
         self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
@@ -127,27 +127,27 @@ class AsyncTTS:
 
         A connection that breaks is taken up again where it was; no sample comes twice.
         """
-        hearing = SpeechResponse(SpeechParams(text, voice, **how), is_paced=True, is_whole=False)
-        return AsyncStream(hearing, self._heard(hearing, len(text), on_first_audio))
+        response = SpeechResponse(SpeechParams(text, voice, **how), is_paced=True, is_whole=False)
+        return AsyncStream(response, self._stream_pcm(response, len(text), on_first_audio))
 
-    async def _heard(
-        self, hearing: SpeechResponse, n_chars: int, on_first: Callable[[float], None] | None
+    async def _stream_pcm(
+        self, response: SpeechResponse, n_chars: int, on_first: Callable[[float], None] | None
     ) -> AsyncIterator[bytes]:
         began, is_first = time.monotonic(), True
         async for attempt in self._retry.asynchronous():
             with attempt, as_client_error():
                 async with self._http.stream(
-                    "POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)
+                    "POST", SPEECH, json=response.body(), timeout=timeout(n_chars, self._timeout_s)
                 ) as answer:
                     await aread_error(answer)
-                    hearing.begin(answer)
+                    response.begin(answer)
                     async for data in answer.aiter_raw():
-                        if pcm := hearing.feed(data):
+                        if pcm := response.feed(data):
                             if is_first and on_first:
                                 on_first(time.monotonic() - began)
                             is_first = False
                             yield pcm
-                    hearing.end()
+                    response.end()
 
     async def clone(
         self,
@@ -167,13 +167,13 @@ class AsyncTTS:
         only when the studio cannot have heard of it: it would make two voices.
         """
         form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
-        return await self._retry.asynchronous(is_unheard)(self._told, "POST", form)
+        return await self._retry.asynchronous(is_unheard)(self._call_voices, "POST", form)
 
     async def voices(self) -> list[dict]:
         """Every voice that this key may use: `id`, `name`, `language` and more of each."""
-        return (await self._retry.asynchronous()(self._told, "GET", {}))["data"]
+        return (await self._retry.asynchronous()(self._call_voices, "GET", {}))["data"]
 
-    async def _told(self, method: str, form: dict) -> dict:
+    async def _call_voices(self, method: str, form: dict) -> dict:
         with as_client_error():
             async with self._http.stream(
                 method, VOICES, timeout=timeout(0, self._timeout_s), **form

@@ -152,7 +152,7 @@ class AsyncBatchClient:
             for i, item in enumerate(items):
                 if item.line.problem is not None:
                     results_by_index[i] = Result(item.line, error=item.line.problem)
-                elif place is not None and (stored_result := await place.found(item)) is not None:
+                elif place is not None and (stored_result := await place.find(item)) is not None:
                     results_by_index[i] = stored_result
                 if i in results_by_index:
                     counter.add(results_by_index[i])
@@ -183,16 +183,16 @@ class AsyncBatchClient:
 class _Counter:
     def __init__(self, lines, tell: Callable[[Progress], None] | None):
         self._total, self._tell = len(lines) if isinstance(lines, Sized) else None, tell
-        self._done = self._failed = self._kept = 0
+        self._done = self._failed = self._n_kept = 0
         self._seconds = 0.0
 
     def add(self, result: Result) -> None:
         self._failed += result.error is not None
         self._done += result.error is None
-        self._kept += result.is_kept
+        self._n_kept += result.is_kept
         self._seconds += result.seconds
         if self._tell:
-            self._tell(Progress(self._done, self._failed, self._kept, self._seconds, self._total))
+            self._tell(Progress(self._done, self._failed, self._n_kept, self._seconds, self._total))
 
 
 async def _groups(
@@ -213,10 +213,10 @@ async def _groups(
 async def _lines(lines, usual: SpeechParams) -> AsyncIterator[Line]:
     if isinstance(lines, AsyncIterable):
         n = 0
-        async for thing in lines:
+        async for row in lines:
             n += 1
-            for line in lines_of([thing], usual):
-                yield line if isinstance(thing, Line) else Line(n, line.ask, line.problem)
+            for line in lines_of([row], usual):
+                yield line if isinstance(row, Line) else Line(n, line.ask, line.problem)
         return
     for line in lines_of(lines, usual):
         yield line

@@ -48,15 +48,15 @@ class Line:
     problem: BadInput | None = None
 
 
-def lines_of(things: Iterable, usual: SpeechParams) -> Iterator[Line]:
+def lines_of(rows: Iterable, usual: SpeechParams) -> Iterator[Line]:
     """Of strings, mappings, Asks or Lines. `usual` has what they leave out."""
-    for n, thing in enumerate(things, 1):
+    for n, row in enumerate(rows, 1):
         yield (
-            thing
-            if isinstance(thing, Line)
-            else Line(n, thing)
-            if isinstance(thing, SpeechParams)
-            else line_of(n, thing, usual)
+            row
+            if isinstance(row, Line)
+            else Line(n, row)
+            if isinstance(row, SpeechParams)
+            else line_of(n, row, usual)
         )
 
 
@@ -177,22 +177,22 @@ def _table(f, usual: SpeechParams) -> Iterator[Line]:
         ),
         "\t" if f.name.endswith(".tsv") else ",",
     )
-    rows, begun, names = csv.reader(f, delimiter=comma), 1, None
+    rows, start_line, names = csv.reader(f, delimiter=comma), 1, None
     while True:
         try:
             cells = next(rows)
         except StopIteration:
             return
         except csv.Error as error:  # a field over the reader's limit, a NUL: that row only
-            yield _bad(begun, "", usual, BadInput("bad_line.row", error=error))
-            begun = rows.line_num + 1
+            yield _bad(start_line, "", usual, BadInput("bad_line.row", error=error))
+            start_line = rows.line_num + 1
             continue
         heads = _heads(cells) if names is None else ()
         if names is None:
             names = heads if "text" in heads else BARE
         if names is not heads and any(c.strip() for c in cells):
-            yield line_of(begun, {k: v.strip() for k, v in zip(names, cells) if k}, usual)
-        begun = rows.line_num + 1
+            yield line_of(start_line, {k: v.strip() for k, v in zip(names, cells) if k}, usual)
+        start_line = rows.line_num + 1
 
 
 def _heads(cells: list[str]) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ class Known:
     """
 
     def __init__(self, seed: int):
-        self._seed, self._seen = seed, Counter()
+        self._seed, self._counts = seed, Counter()
 
     def key(self, ask: SpeechParams) -> bytes:
         """A mark of the request that is the same in every run, with a count of equal ones."""
@@ -214,8 +214,8 @@ class Known:
             [self._seed, vars(ask)], ensure_ascii=False, sort_keys=True
         ).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(canonical_json).digest()[:16]
-        self._seen[digest[:8]] += 1
-        nth = self._seen[digest[:8]]
+        self._counts[digest[:8]] += 1
+        nth = self._counts[digest[:8]]
         return digest if nth == 1 else hashlib.sha256(digest + nth.to_bytes(4, "big")).digest()[:16]
 
 

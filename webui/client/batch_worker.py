@@ -135,20 +135,20 @@ class BatchRunner:
         self, items: dict[int, Item], results: dict[int, Result], n: int
     ) -> AsyncIterator[tuple[int, Sound]]:
         ((i, item),) = items.items()
-        hearing = SpeechResponse(item.ask, is_paced=False, is_whole=True)
+        response = SpeechResponse(item.ask, is_paced=False, is_whole=True)
         with as_client_error():
             async with self._http.stream(
                 "POST",
                 SPEECH,
-                json=hearing.body(),
+                json=response.body(),
                 timeout=timeout(len(item.ask.text), self._timeout_s),
             ) as answer:
                 await aread_error(answer)
-                hearing.begin(answer)
+                response.begin(answer)
                 async for data in answer.aiter_raw():
-                    hearing.feed(data)
-                hearing.end()
-        yield i, hearing.sound()
+                    response.feed(data)
+                response.end()
+        yield i, response.sound()
 
     async def _together(
         self, items: dict[int, Item], results: dict[int, Result], n: int

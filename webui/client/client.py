@@ -30,8 +30,8 @@ class Stream:
     `rate` (Hz) and `seed` are known from the first piece on.
     """
 
-    def __init__(self, hearing: SpeechResponse, pieces: Iterator[bytes]):
-        self._hearing, self._pieces = hearing, pieces
+    def __init__(self, response: SpeechResponse, pieces: Iterator[bytes]):
+        self._response, self._pieces = response, pieces
 
     def __iter__(self) -> Iterator[bytes]:
         return self._pieces
@@ -52,12 +52,12 @@ class Stream:
     @property
     def rate(self) -> int:
         """Samples a second."""
-        return self._hearing.rate
+        return self._response.rate
 
     @property
     def seed(self) -> int | None:
         """The seed that was used; None where the studio has not said it."""
-        return self._hearing.seed
+        return self._response.seed
 
 
 class TTS:
@@ -95,12 +95,12 @@ class TTS:
 
         Raises the named errors of webui.errors and .faults once another try is of no use.
         """
-        hearing = SpeechResponse(
+        response = SpeechResponse(
             SpeechParams(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True
         )
-        for _ in self._heard(hearing, len(text), on_first_audio):
+        for _ in self._stream_pcm(response, len(text), on_first_audio):
             pass
-        return hearing.sound()
+        return response.sound()
 
     def stream(
         self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
@@ -109,11 +109,11 @@ class TTS:
 
         A connection that breaks is taken up again where it was; no sample comes twice.
         """
-        hearing = SpeechResponse(SpeechParams(text, voice, **how), is_paced=True, is_whole=False)
-        return Stream(hearing, self._heard(hearing, len(text), on_first_audio))
+        response = SpeechResponse(SpeechParams(text, voice, **how), is_paced=True, is_whole=False)
+        return Stream(response, self._stream_pcm(response, len(text), on_first_audio))
 
-    def _heard(
-        self, hearing: SpeechResponse, n_chars: int, on_first: Callable[[float], None] | None
+    def _stream_pcm(
+        self, response: SpeechResponse, n_chars: int, on_first: Callable[[float], None] | None
     ) -> Iterator[bytes]:
         began, is_first = time.monotonic(), True
         for attempt in self._retry.sync():
@@ -121,18 +121,18 @@ class TTS:
                 attempt,
                 as_client_error(),
                 self._http.stream(
-                    "POST", SPEECH, json=hearing.body(), timeout=timeout(n_chars, self._timeout_s)
+                    "POST", SPEECH, json=response.body(), timeout=timeout(n_chars, self._timeout_s)
                 ) as answer,
             ):
                 read_error(answer)
-                hearing.begin(answer)
+                response.begin(answer)
                 for data in answer.iter_raw():
-                    if pcm := hearing.feed(data):
+                    if pcm := response.feed(data):
                         if is_first and on_first:
                             on_first(time.monotonic() - began)
                         is_first = False
                         yield pcm
-                hearing.end()
+                response.end()
 
     def clone(
         self,
@@ -152,13 +152,13 @@ class TTS:
         only when the studio cannot have heard of it: it would make two voices.
         """
         form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
-        return self._retry.sync(is_unheard)(self._told, "POST", form)
+        return self._retry.sync(is_unheard)(self._call_voices, "POST", form)
 
     def voices(self) -> list[dict]:
         """Every voice that this key may use: `id`, `name`, `language` and more of each."""
-        return self._retry.sync()(self._told, "GET", {})["data"]
+        return self._retry.sync()(self._call_voices, "GET", {})["data"]
 
-    def _told(self, method: str, form: dict) -> dict:
+    def _call_voices(self, method: str, form: dict) -> dict:
         with (
             as_client_error(),
             self._http.stream(

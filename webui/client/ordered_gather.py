@@ -30,7 +30,7 @@ async def ordered(
     async def read() -> None:
         end = loop.create_future()
         try:
-            async for item in _each(items):
+            async for item in _iterate(items):
                 answer = loop.create_future()
                 await line.put((item, answer))
                 await todo.put((item, answer))
@@ -72,7 +72,7 @@ async def ordered(
                 answer.exception()
 
 
-async def _each(items: Iterable | AsyncIterable) -> AsyncIterator:
+async def _iterate(items: Iterable | AsyncIterable) -> AsyncIterator:
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item

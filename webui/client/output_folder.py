@@ -28,7 +28,7 @@ class OutputFolder:
         with on_disk(self._part):
             self._list = self._part.open("wb")
 
-    async def found(self, item: Item) -> Result | None:
+    async def find(self, item: Item) -> Result | None:
         """What an earlier run has made of the very same line, under the name that its place now
         gives it.
         """

@@ -97,8 +97,8 @@ class SpeechResponse:
 
     def __init__(self, ask: SpeechParams, is_paced: bool, is_whole: bool):
         self._ask, self._is_paced, self._is_whole = ask, is_paced, is_whole
-        self._given, self._so_far, self._parts = 0, hashlib.sha256(), []
-        self._told: dict[str, str] = {}
+        self._n_bytes, self._so_far, self._parts = 0, hashlib.sha256(), []
+        self._headers: dict[str, str] = {}
         self._reader, self._skip, self._again, self._is_framed = (
             WavReader(),
             0,
@@ -112,19 +112,21 @@ class SpeechResponse:
         """
         body = self._ask.body() | {"response_format": "wav", "stream": self._is_paced}
         return body | (
-            {"seed": int(self._told["x-seed"])} if self._given and "x-seed" in self._told else {}
+            {"seed": int(self._headers["x-seed"])}
+            if self._n_bytes and "x-seed" in self._headers
+            else {}
         )
 
     def begin(self, answer: httpx.Response) -> None:
         """Raises Changed when another engine would go on."""
         answer_headers = {k: v for k, v in answer.headers.items() if k.startswith("x-")}
         if self._is_whole:
-            self._given = 0
+            self._n_bytes = 0
             self._parts.clear()
-        elif self._given and answer_headers.get("x-engine") != self._told.get("x-engine"):
+        elif self._n_bytes and answer_headers.get("x-engine") != self._headers.get("x-engine"):
             raise Changed()
-        self._told, self._is_framed = answer_headers, is_framed(answer)
-        self._reader, self._skip, self._again = WavReader(), self._given, hashlib.sha256()
+        self._headers, self._is_framed = answer_headers, is_framed(answer)
+        self._reader, self._skip, self._again = WavReader(), self._n_bytes, hashlib.sha256()
 
     def feed(self, data: bytes) -> bytes:
         """New samples. Raises Broken, Changed."""
@@ -139,7 +141,7 @@ class SpeechResponse:
             self._parts.append(pcm)
         else:
             self._so_far.update(pcm)
-        self._given += len(pcm)
+        self._n_bytes += len(pcm)
         return pcm
 
     def end(self) -> None:
@@ -156,12 +158,12 @@ class SpeechResponse:
     @property
     def seed(self) -> int | None:
         """The seed that was used; None where the studio has not said it."""
-        seed_header = self._told.get("x-seed", "")
+        seed_header = self._headers.get("x-seed", "")
         return int(seed_header) if seed_header.isdigit() else None
 
     def sound(self) -> Sound:
         """All that came, with what the studio says of it."""
-        answer_headers = self._told
+        answer_headers = self._headers
         return Sound(
             b"".join(self._parts),
             self.rate,

@@ -22,8 +22,8 @@ class TextPieces:
     engine's thread that reads it.
     """
 
-    def __init__(self, want: Callable[[], None]):
-        self._want, self._pieces = want, SimpleQueue()
+    def __init__(self, on_want: Callable[[], None]):
+        self._on_want, self._pieces = on_want, SimpleQueue()
         self.is_spent, self.can_step = False, True
         self.is_starved, self.fed_s = False, time.monotonic()
 
@@ -36,7 +36,7 @@ class TextPieces:
 
     def __iter__(self) -> Iterator[str]:
         while not self.is_spent:
-            self._want()
+            self._on_want()
             self.is_starved = True
             piece = self._pieces.get()
             self.is_starved, self.fed_s = False, time.monotonic()

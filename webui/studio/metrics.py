@@ -84,9 +84,9 @@ FIGURES: dict[str, tuple[str, str, dict[str, str]]] = {
         {},
     ),
     **{
-        f"{stage}_{part}": (f"cv_engine_{name}_total", what, {"stage": stage})
+        f"{stage}_{part}": (f"cv_engine_{name}_total", description, {"stage": stage})
         for stage in ("lm", "audio")
-        for part, name, what in (
+        for part, name, description in (
             ("steps", "steps", "Steps of the model's stages"),
             ("rows", "rows", "Requests in the steps of the model's stages"),
         )
@@ -247,8 +247,8 @@ class _Engine(Collector):
 
     def collect(self) -> Iterable[Metric]:
         figures, families = self._read(), {}
-        for figure, (name, what, labels) in FIGURES.items():
+        for figure, (name, description, labels) in FIGURES.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family = families.setdefault(name, kind(name, what, labels=list(labels)))
+            family = families.setdefault(name, kind(name, description, labels=list(labels)))
             family.add_metric(list(labels.values()), figures.get(figure, 0))
         return families.values()
