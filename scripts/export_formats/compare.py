@@ -13,14 +13,14 @@ class ExportFault(Exception):
     """What was exported is not what the model computes, or cannot be read. A sentence."""
 
 
-def difference(got: Tensor, want: Tensor) -> float:
+def difference(actual: Tensor, expected: Tensor) -> float:
     """Largest absolute difference; infinite where the shapes or the infinities differ, and where a
     value is no number.
     """
-    if got.shape != want.shape or not torch.equal(got.isinf(), want.isinf()):
+    if actual.shape != expected.shape or not torch.equal(actual.isinf(), expected.isinf()):
         return math.inf
-    finite = want.isfinite()
-    parts = (got.double() - want.double())[finite].abs()
+    finite = expected.isfinite()
+    parts = (actual.double() - expected.double())[finite].abs()
     largest = float(parts.max()) if parts.numel() else 0.0
     return math.inf if math.isnan(largest) else largest
 
@@ -36,16 +36,16 @@ class Comparison:
     largest: float = 0.0
     failed: list[str] = field(default_factory=list)
 
-    def add(self, what: str, got: Tensor, want: Tensor) -> None:
+    def add(self, label: str, actual: Tensor, expected: Tensor) -> None:
         """Raises nothing: `end` does, when all lines are said."""
-        found = difference(got, want)
-        finite = want[want.isfinite()]
+        largest = difference(actual, expected)
+        finite = expected[expected.isfinite()]
         scale = max(1.0, float(finite.abs().max()) if finite.numel() else 0.0)
-        is_good = found <= (self.tolerance * scale if want.is_floating_point() else 0)
-        self.count, self.largest = self.count + 1, max(self.largest, found)
+        is_good = largest <= (self.tolerance * scale if expected.is_floating_point() else 0)
+        self.count, self.largest = self.count + 1, max(self.largest, largest)
         if not is_good:
-            self.failed.append(what)
-        print(f"{what:<36} largest difference {found:9.2e}  {'ok' if is_good else 'DIFFERS'}")
+            self.failed.append(label)
+        print(f"{label:<36} largest difference {largest:9.2e}  {'ok' if is_good else 'DIFFERS'}")
 
     def end(self, title: str) -> float:
         """The largest difference. Raises ExportFault naming what differs."""

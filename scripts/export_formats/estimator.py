@@ -146,32 +146,32 @@ def check(root: Path, out: Path) -> float:
         session = onnxruntime.InferenceSession(out / FILE, providers=["CPUExecutionProvider"])
     except (Fail, InvalidGraph, InvalidProtobuf) as error:
         raise ExportFault(f"{FILE} is no ONNX file that can be run: {error}") from error
-    if [given.name for given in session.get_inputs()] != list(INPUTS):
+    if [tensor_info.name for tensor_info in session.get_inputs()] != list(INPUTS):
         raise ExportFault(f"{FILE} has other inputs than {', '.join(INPUTS)}.")
     solver, comparison = plain_flow(root).decoder, Comparison(TOLERANCE)
     for frames, step in LENGTHS.items():
-        for seen in ("full", "blocks"):
-            x, mask, t = _inputs(frames, seen, solver.times[step])
+        for reach in ("full", "blocks"):
+            x, mask, t = _inputs(frames, reach, solver.times[step])
             values = (x[0], mask, x[1], t, x[2][:, :, 0], x[3])
             feed = {name: value.numpy() for name, value in zip(INPUTS, values, strict=True)}
-            got = torch.from_numpy(np.asarray(session.run([OUTPUT], feed)[0]))
+            actual = torch.from_numpy(np.asarray(session.run([OUTPUT], feed)[0]))
             hidden = torch.zeros(mask.shape[1:]).masked_fill(mask[0] == 0, -torch.inf)
             with torch.inference_mode():
-                want = solver.estimator(
+                expected = solver.estimator(
                     torch.cat(x, 1).mT, solver.time_table[step], None, hidden
                 ).mT
-            comparison.add(f"{frames} frames, attention over {seen}", got, want)
+            comparison.add(f"{frames} frames, attention over {reach}", actual, expected)
     return comparison.end(FILE)
 
 
-def _inputs(frames: int, seen: str, time: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
+def _inputs(frames: int, reach: str, time: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
     """x, mu, speaker, cond, each (2, 80, frames); the mask; the time of both rows. seen: "full", or
     "blocks" of one second, as a stream sees.
     """
     random = torch.Generator().manual_seed(frames)
     x = [torch.randn(2, MEL_BANDS, frames, generator=random) for _ in range(4)]
     x[2] = x[2][:, :, :1].expand(-1, -1, frames).contiguous()
-    if seen == "full":
+    if reach == "full":
         return x, torch.ones(2, 1, frames), time.expand(2)
     ends = (torch.arange(frames) // 50 + 1) * 50
     mask = (torch.arange(frames)[None] < ends[:, None]).float()

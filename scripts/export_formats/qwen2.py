@@ -85,8 +85,8 @@ class TransformersScores:
 
     def start(self, text: Sequence[int], speech: Sequence[int]) -> Tensor:
         special, words = self._beside["special_embedding"], self._beside["text_embedding"]
-        spoken = self._model.get_input_embeddings().weight
-        parts = special[[SOS]], words[list(text)], special[[TASK]], spoken[list(speech)]
+        speech_table = self._model.get_input_embeddings().weight
+        parts = special[[SOS]], words[list(text)], special[[TASK]], speech_table[list(speech)]
         return self._scores(inputs_embeds=torch.cat(parts)[None])
 
     def step(self, speech_id: int) -> Tensor:
@@ -187,27 +187,27 @@ def check(root: Path, out: Path, readers: Sequence[str] = ("engine",)) -> float:
     dims, state, tokenizer = plain(root)
     text = tokenizer.encode(TEXT)
     try:
-        theirs = Tokenizer.from_file(str(out / TOKENIZER))
+        exported = Tokenizer.from_file(str(out / TOKENIZER))
     except Exception as error:  # the package raises nothing narrower
         raise ExportFault(f"{TOKENIZER} cannot be read: {error}") from error
-    if theirs.to_str() != tokenizer.to_json() or theirs.encode(TEXT).ids != text:
+    if exported.to_str() != tokenizer.to_json() or exported.encode(TEXT).ids != text:
         raise ExportFault(f"{TOKENIZER} is not the model's own tokenizer.")
     random = torch.Generator().manual_seed(1)
     speech, fed = (
         torch.randint(0, dims.speech_codes, (n,), generator=random).tolist()
         for n in (SPEECH_IDS, STEPS)
     )
-    want = _asked(OwnScores(Qwen2LM.of(dims, state)), text, speech, fed)
+    expected = _scores_of(OwnScores(Qwen2LM.of(dims, state)), text, speech, fed)
     comparison = Comparison(TOLERANCE)
     for name in readers:
         own = name == "engine"
         scored = OwnScores(read(out, dims)) if own else TransformersScores(out)
-        got = _asked(scored, text, speech, fed)
-        comparison.add(f"{name}: opening of {len(text) + SPEECH_IDS + 2}", got[0], want[0])
-        comparison.add(f"{name}: {STEPS} steps behind it", got[1:], want[1:])
+        actual = _scores_of(scored, text, speech, fed)
+        comparison.add(f"{name}: opening of {len(text) + SPEECH_IDS + 2}", actual[0], expected[0])
+        comparison.add(f"{name}: {STEPS} steps behind it", actual[1:], expected[1:])
     return comparison.end(out.name)
 
 
-def _asked(scored: Scored, text: list[int], speech: list[int], fed: list[int]) -> Tensor:
+def _scores_of(scored: Scored, text: list[int], speech: list[int], fed: list[int]) -> Tensor:
     """(1 + steps, rows)"""
-    return torch.stack([scored.start(text, speech), *(scored.step(one) for one in fed)])
+    return torch.stack([scored.start(text, speech), *(scored.step(speech_id) for speech_id in fed)])

@@ -53,7 +53,7 @@ def compute(root: Path) -> tuple[Stages, dict]:
     text = builder.text(TEXT)
     opening = model.lm.prefill_embeddings(text, builder.prompt_speech)
     scores = model.lm.step(opening, builder.prefix().fork(opening.shape[1]))[0]
-    (source,) = builder.drawn()
+    (source,) = builder.build_lm_tokens()
     while not source.is_over:
         source.prefill_or_step()
     seed = part_seed(SEED, 0)
@@ -106,8 +106,10 @@ def read(out: Path) -> Stages:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise ExportFault(f"{out} cannot be read: {error!r}") from error
     for stage, tensors in table.items():
-        found = {name: _described(value) for name, value in stages[stage].items()}
-        wrong = sorted({name for name in found | tensors if found.get(name) != tensors.get(name)})
+        described = {name: _described(value) for name, value in stages[stage].items()}
+        wrong = sorted(
+            {name for name in described | tensors if described.get(name) != tensors.get(name)}
+        )
         if wrong:
             raise ExportFault(
                 f"{stage}.safetensors of {out} does not fit its manifest: {', '.join(wrong)}."
@@ -115,9 +117,9 @@ def read(out: Path) -> Stages:
     return stages
 
 
-def compare(got: Path, want: Path, tolerance: float = TOLERANCE) -> float:
+def compare(actual: Path, expected: Path, tolerance: float = TOLERANCE) -> float:
     """The largest difference, stage by stage. Raises ExportFault."""
-    return compared(read(got), read(want), tolerance)
+    return compared(read(actual), read(expected), tolerance)
 
 
 def check(root: Path, out: Path) -> float:
@@ -125,15 +127,15 @@ def check(root: Path, out: Path) -> float:
     return compared(read(out), compute(root)[0])
 
 
-def compared(got: Stages, want: Stages, tolerance: float = TOLERANCE) -> float:
+def compared(actual: Stages, expected: Stages, tolerance: float = TOLERANCE) -> float:
     """A stage that only one of them has is said, and is no fault: a port may have some of them."""
     comparison = Comparison(tolerance)
     for stage in STAGES:
-        if stage not in got or stage not in want:
+        if stage not in actual or stage not in expected:
             print(f"{stage:<36} not in both")
             continue
-        for name in sorted(got[stage].keys() | want[stage].keys()):
-            pair = got[stage].get(name), want[stage].get(name)
+        for name in sorted(actual[stage].keys() | expected[stage].keys()):
+            pair = actual[stage].get(name), expected[stage].get(name)
             if pair[0] is None or pair[1] is None:
                 raise ExportFault(f"{stage} has no {name} in one of both directories.")
             comparison.add(f"{stage}: {name}", *pair)

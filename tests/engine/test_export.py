@@ -76,11 +76,13 @@ def test_the_estimator_gives_the_same_velocity_at_any_length(exported, models, f
     out = exported("estimator", family)
     capsys.readouterr()
     assert estimator.check(models[family], out) < 2e-5
-    said = capsys.readouterr().out
-    assert all(f"{n} frames, attention over blocks" in said for n in estimator.LENGTHS)
+    output = capsys.readouterr().out
+    assert all(f"{n} frames, attention over blocks" in output for n in estimator.LENGTHS)
     shapes = {
-        given.name: [d.dim_param or d.dim_value for d in given.type.tensor_type.shape.dim]
-        for given in onnx.load(out / estimator.FILE).graph.input
+        tensor_info.name: [
+            d.dim_param or d.dim_value for d in tensor_info.type.tensor_type.shape.dim
+        ]
+        for tensor_info in onnx.load(out / estimator.FILE).graph.input
     }
     assert shapes["x"] == ["rows", 80, "frames"] and shapes["mask"][1:] == ["seen_by", "frames"]
 
@@ -88,7 +90,7 @@ def test_the_estimator_gives_the_same_velocity_at_any_length(exported, models, f
 def test_a_weight_of_the_estimator_that_changed_is_found(damaged):
     copy = damaged("estimator")
     model = onnx.load(copy.out / estimator.FILE)
-    weight = max(model.graph.initializer, key=lambda one: len(one.raw_data))
+    weight = max(model.graph.initializer, key=lambda initializer: len(initializer.raw_data))
     values = numpy_helper.to_array(weight).copy()
     values.flat[0] += 0.5
     weight.CopyFrom(numpy_helper.from_array(values, weight.name))
@@ -165,9 +167,9 @@ def test_a_fault_of_the_language_model_is_found(damaged, plant, sentence):
 def test_the_stages_are_those_of_the_engine(exported, models, family):
     """Fed with what the stage before gave, each gives what was written."""
     out = exported("stages", family)
-    written = stages.read(out)
-    assert list(written) == list(stages.STAGES)
-    assert len(written["speech"]["speech_ids"]) and len(written["sound"]["samples"]) > 2400
+    stored = stages.read(out)
+    assert list(stored) == list(stages.STAGES)
+    assert len(stored["speech"]["speech_ids"]) and len(stored["sound"]["samples"]) > 2400
     assert export.main(["stages", str(models[family]), str(out), "--check"]) == 0
 
 
@@ -188,16 +190,16 @@ def test_a_port_is_compared_stage_by_stage(exported, tmp_path, capsys):
         return code, capsys.readouterr()
 
     whole = stages.read(out)
-    code, said = write(mel=whole["mel"], sound=whole["sound"])
-    assert code == 0 and "speech                               not in both" in said.out
-    code, said = write(mel={"mel": whole["mel"]["mel"] + 0.01}, sound=whole["sound"])
-    assert code == 1 and said.err == "What was computed differs from the model in: mel: mel.\n"
+    code, output = write(mel=whole["mel"], sound=whole["sound"])
+    assert code == 0 and "speech                               not in both" in output.out
+    code, output = write(mel={"mel": whole["mel"]["mel"] + 0.01}, sound=whole["sound"])
+    assert code == 1 and output.err == "What was computed differs from the model in: mel: mel.\n"
     ids = {"speech_ids": whole["speech"]["speech_ids"] + 1}
-    code, said = write(speech={**whole["speech"], **ids})
-    assert code == 1 and "speech: speech_ids" in said.err
+    code, output = write(speech={**whole["speech"], **ids})
+    assert code == 1 and "speech: speech_ids" in output.err
     assert "nothing that can be compared" in write()[1].err
-    code, said = write(speech=ids)
-    assert code == 1 and "speech has no first_scores" in said.err
+    code, output = write(speech=ids)
+    assert code == 1 and "speech has no first_scores" in output.err
 
 
 def test_stages_that_do_not_fit_their_manifest_are_refused(damaged):
@@ -231,9 +233,9 @@ def test_a_mel_is_heard_without_a_vocoder(tmp_path, engine):
     assert (
         export.main(["griffin-lim", str(tmp_path / "mel.npy"), str(out), "--engine", engine]) == 0
     )
-    heard, heard_rate = soundfile.read(out, dtype="float32")
+    vocoded, heard_rate = soundfile.read(out, dtype="float32")
     assert heard_rate == form.rate_hz
-    assert float(np.corrcoef(tones(samples, rate), tones(heard, heard_rate))[0, 1]) > 0.9
+    assert float(np.corrcoef(tones(samples, rate), tones(vocoded, heard_rate))[0, 1]) > 0.9
 
 
 def tones(samples, rate):

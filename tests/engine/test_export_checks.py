@@ -31,8 +31,8 @@ def checked(environments, small_model, tmp_path_factory):
 
 
 def test_transformers_gives_the_same_scores(checked):
-    _, said = checked
-    assert said.count("transformers: ") == 2 and "DIFFERS" not in said
+    _, output = checked
+    assert output.count("transformers: ") == 2 and "DIFFERS" not in output
 
 
 FAULTS = {"bias": bias, "no speech embedding": speech_embedding,
