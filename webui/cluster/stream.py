@@ -55,24 +55,24 @@ class PieceLog:
     """
 
     def __init__(self, pieces: Iterator[str]):
-        self._pieces, self._pieces_read = pieces, []
-        self._requests: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
+        self._pieces, self._taken = pieces, []
+        self._wanted: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
         threading.Thread(target=self._run, name="cluster-text", daemon=True).start()
 
-    def send_piece(self, connection: Connection, n: int) -> None:
+    def want(self, connection: Connection, n: int) -> None:
         """Piece `n` shall be sent on `connection`."""
-        self._requests.put((connection, n))
+        self._wanted.put((connection, n))
 
     def close(self) -> None:
-        self._requests.put(None)
+        self._wanted.put(None)
 
     def _run(self) -> None:
-        while (piece_request := self._requests.get()) is not None:
-            connection, n = piece_request
-            while len(self._pieces_read) <= n:
-                self._pieces_read.append(self._next())
+        while (wanted := self._wanted.get()) is not None:
+            connection, n = wanted
+            while len(self._taken) <= n:
+                self._taken.append(self._next())
             try:
-                connection.send({"op": "piece", **self._pieces_read[n]})
+                connection.send({"op": "piece", **self._taken[n]})
             except Lost:
                 continue  # its stream asks again from another replica
 
@@ -240,7 +240,7 @@ class ClusterStream:
                 words = {"op": "prompt", "prompt": words_of_prompt(self._prompt)}
                 connection.send(words, self._prompt.data)
             elif op == "text_wanted" and self._pieces is not None:
-                self._pieces.send_piece(connection, self._n_pieces)
+                self._pieces.want(connection, self._n_pieces)
                 self._n_pieces += 1
             else:
                 raise Damaged
