@@ -107,7 +107,8 @@ def main() -> None:
     prompt = local.encode(samples, rate, "", "en")
     try:
         if args.kills:
-            with fleet(*RAY_SERVE, "--replicas", "3", "--streams", "40") as (engine, pid):
+            three = (*RAY_SERVE, "--replicas", "3", "--streams", "40", "--cpus-per-replica", "0.5")
+            with fleet(*three, n_replicas=3) as (engine, pid):
                 tally = kill_replicas(local, prompt, engine, pid, args.kills)
             print(f"{args.kills} replicas killed: {tally}")
         elif args.ramp:

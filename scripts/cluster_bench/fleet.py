@@ -34,8 +34,10 @@ def request(n: int, *texts: str) -> SpeechRequest:
 
 
 @contextlib.contextmanager
-def fleet(*program: str) -> Iterator[tuple[ClusterEngine, int]]:
-    """(engine, process id of the fleet) of a program that takes --port, or a port alone."""
+def fleet(*program: str, n_replicas: int = 1) -> Iterator[tuple[ClusterEngine, int]]:
+    """(engine, process id of the fleet) of a program that takes --port, or a port alone; when
+    n_replicas are there.
+    """
     port = free_port()
     where = ["--port", str(port)] if program[:2] == tuple(RAY_SERVE[:2]) else [str(port)]
     environment = {**os.environ, "KAIKOU_NATURAL": "0", "KAIKOU_WORKERS": "2"}
@@ -51,6 +53,8 @@ def fleet(*program: str) -> Iterator[tuple[ClusterEngine, int]]:
                 if time.monotonic() > end_s or process.poll() is not None:
                     raise
                 time.sleep(0.5)
+        while engine.figures()["fleet_replicas"] < n_replicas and time.monotonic() < end_s:
+            time.sleep(0.5)
         yield engine, process.pid
     finally:
         engine.close()

@@ -19,7 +19,8 @@ from .fleet import TEXTS, replica_pids, request
 
 N_LISTENERS = 8
 LISTEN_S = 0.05  # between two chunks of a listener, so that several streams are open at each kill
-BETWEEN_S = 3.0  # two kills: a replica that was killed is back in about as long
+N_REPLICAS = 3
+BETWEEN_S = 2.0  # at least, between two kills; the next one waits until all replicas are there
 
 
 @dataclass
@@ -86,8 +87,8 @@ def kill_replicas(
     while n_killed < n_kills:
         time.sleep(BETWEEN_S)
         replicas = replica_pids(pid)
-        if len(replicas) > 1:
-            os.kill(replicas[n_killed % len(replicas)], signal.SIGKILL)
+        if len(replicas) == N_REPLICAS == engine.figures()["fleet_replicas"]:
+            os.kill(replicas[n_killed % N_REPLICAS], signal.SIGKILL)
             n_killed += 1
     stop.set()
     for thread in threads:

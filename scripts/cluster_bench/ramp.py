@@ -56,8 +56,8 @@ def ramp(local: Engine, prompt: Prompt, engine: ClusterEngine) -> None:
         print(f"{time.monotonic() - began_s:5.1f} s: {n_listeners[0]} listeners", flush=True)
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            if engine.n_replicas != n_before:
-                n_before = engine.n_replicas
+            if (n_replicas := engine.figures()["fleet_replicas"]) != n_before:
+                n_before = n_replicas
                 print(f"{time.monotonic() - began_s:5.1f} s: {n_before} replicas", flush=True)
             time.sleep(0.2)
     over.set()

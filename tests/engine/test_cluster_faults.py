@@ -12,7 +12,8 @@ from tests.engine.contract import ask, whole
 from tests.engine.fake import RATE, FakeEngine
 from tests.engine.fleet import STALL_S, Proxy, ReplicaProcess, joined, served
 from tests.engine.stage_floor import until
-from webui.cluster import connection, messages, replica, session
+from tests.serve import free_port
+from webui.cluster import connection, messages, replica, session, stream
 from webui.cluster.replica import Replica
 from webui.errors import BadInput, Busy, EngineFault, NotReady
 
@@ -293,3 +294,31 @@ def test_a_full_replica_says_when_to_come_back_and_goes_on_with_what_it_has():
 def test_a_proxy_without_any_replica_is_busy():
     with fleet(engine_of()) as (engine, _, _):
         assert isinstance(engine._refusal(503), Busy) and engine._refusal(503).retry_after_s
+
+
+@pytest.mark.parametrize("n_bytes", [400, 60_000], ids=["before the first chunk", "in the middle"])
+def test_a_fleet_that_needs_a_moment_to_see_a_death_is_asked_again(n_bytes, undisturbed):
+    """Its proxy refuses connections until it has found another replica."""
+    with fleet(engine_of(), cut_after=(1 << 30, n_bytes)) as (engine, _, _):
+        prompt, connect, refusals = prompt_of(engine), engine._connect, [Busy("busy.fleet")] * 3
+
+        def connect_late(version=""):
+            if spoken.n_replays + spoken._tries and refusals:
+                raise refusals.pop()
+            return connect(version)
+
+        engine._connect = connect_late
+        spoken = engine.stream(ask(instruction=SOUND), prompt)
+        assert np.array_equal(whole(spoken), undisturbed) and not refusals
+
+
+def test_who_hears_the_wait_is_told_within_a_second(monkeypatch):
+    with fleet(engine_of(), cut_after=(1 << 30, 60_000)) as (engine, front, _):
+        monkeypatch.setattr(stream, "HEARD_S", 0.2)
+        spoken = engine.stream(ask(instruction=SOUND), prompt_of(engine))
+        spoken.slack_s = 0.0
+        chunks = [next(spoken)]
+        front.ports[:] = [free_port()]  # nobody lives there
+        with pytest.raises(EngineFault) as error:
+            chunks += spoken
+        assert error.value.code == "engine_lost" and len(chunks) < 10

@@ -9,22 +9,26 @@ import contextlib
 import hashlib
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from queue import SimpleQueue
 
 import numpy as np
 
 from ..engine.remote.protocol import chunk_of, words_of, words_of_prompt
-from ..errors import Cancelled, EngineFault, EngineStalled, KaikouError
+from ..errors import Busy, Cancelled, EngineFault, EngineStalled
 from ..types import Chunk, Prompt, SpeechRequest
 from .connection import Connection, Lost
 from .messages import WINDOW, Damaged
+from .piece_log import PieceLog
 from .prompts import key_of
 
 log = logging.getLogger(__name__)
 MAX_TRIES = 3  # of one request: a text that kills every replica is told after these
+# How long another replica is looked for: while nobody hears the wait, and else at least so long.
+UNHEARD_S, HEARD_S = 10.0, 1.0
+LOOK_AGAIN_S = 0.1
 
 
 def replay_differs() -> EngineFault:
@@ -47,43 +51,6 @@ class Delivered:
 
     def digest(self) -> bytes:
         return self._hash.digest()
-
-
-class PieceLog:
-    """The pieces of a text that is still being written, kept so that another replica can read them
-    from the beginning. Taken from the writer in a thread of its own, which may wait.
-    """
-
-    def __init__(self, pieces: Iterator[str]):
-        self._pieces, self._taken = pieces, []
-        self._wanted: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name="cluster-text", daemon=True).start()
-
-    def want(self, connection: Connection, n: int) -> None:
-        """Piece `n` shall be sent on `connection`."""
-        self._wanted.put((connection, n))
-
-    def close(self) -> None:
-        self._wanted.put(None)
-
-    def _run(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            connection, n = wanted
-            while len(self._taken) <= n:
-                self._taken.append(self._next())
-            try:
-                connection.send({"op": "piece", **self._taken[n]})
-            except Lost:
-                continue  # its stream asks again from another replica
-
-    def _next(self) -> dict:
-        try:
-            return {"text": next(self._pieces, None)}
-        except KaikouError as error:
-            return {"error": error.to_dict()}
-        except Exception:  # of whoever writes the text
-            log.exception("a text that was still arriving broke off")
-            return {"error": EngineFault().to_dict()}
 
 
 class StreamCounts:
@@ -131,7 +98,8 @@ class ClusterStream:
         self._delivered: Delivered | None = None
         self._skip: Delivered | None = None  # what a replay has made again so far
         self._tries = 0
-        self._is_over = self._is_cancelled = False
+        self._is_over, self._cancel = False, threading.Event()
+        self._lost_s: float | None = None  # since when it has no replica any more
         self.slack_s: float | None = None  # how long the listener still has sound
         self.n_replays = 0
 
@@ -159,7 +127,7 @@ class ClusterStream:
 
     def cancel(self) -> None:
         """Any thread: the step under way, or else the next one, raises Cancelled."""
-        self._is_cancelled = True
+        self._cancel.set()
         connection = self._connection
         if connection is not None:
             connection.close()
@@ -181,19 +149,41 @@ class ClusterStream:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        if self._is_cancelled or self._is_over:
+        if self._cancel.is_set() or self._is_over:
             raise Cancelled from why
+        self._lost_s = time.monotonic()
         self._tries += 1
         log.warning("request %s: its replica was lost (%s)", self.request.id, why)
         if self._tries >= MAX_TRIES:
             raise fleet_lost() from why
 
+    def _find(self) -> Connection:
+        """To some replica; once one was lost, also where the fleet needs a moment to see it.
+
+        Raises Lost, Busy, NotReady.
+        """
+        wait_s = UNHEARD_S
+        if self._delivered is not None and self.slack_s is not None:
+            wait_s = min(UNHEARD_S, max(HEARD_S, self.slack_s))
+        end_s = (self._lost_s or time.monotonic()) + wait_s
+        while True:
+            try:
+                return self._connect()
+            except (Lost, Busy) as why:
+                if isinstance(why, Busy) and self._lost_s is None:
+                    raise
+                if self._cancel.wait(LOOK_AGAIN_S):
+                    raise Lost from why
+                if time.monotonic() > end_s:
+                    raise fleet_lost() from why
+
     def _open(self) -> Connection:
-        """Raises Lost."""
-        connection = self._connection = self._connect()
-        if self._is_cancelled:
+        """Raises Lost, Busy, NotReady, EngineFault when no replica was found."""
+        connection = self._connection = self._find()
+        if self._cancel.is_set():
             connection.close()
             raise Lost
+        self._lost_s = None
         request = self.request
         if self._delivered is not None:
             self._counts.add("fleet_replays")
@@ -218,7 +208,7 @@ class ClusterStream:
 
     def _receive(self) -> Chunk:
         """Raises Lost, and the named error of the engine."""
-        if self._is_cancelled:
+        if self._cancel.is_set():
             raise Lost
         connection = self._connection
         if connection is None:

@@ -1,0 +1,50 @@
+"""A text that is still being written, kept for the case that another replica must read it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+from ..errors import EngineFault, KaikouError
+from .connection import Connection, Lost
+
+log = logging.getLogger(__name__)
+
+
+class PieceLog:
+    """The pieces of a text that is still being written, kept so that another replica can read them
+    from the beginning. Taken from the writer in a thread of its own, which may wait.
+    """
+
+    def __init__(self, pieces: Iterator[str]):
+        self._pieces, self._taken = pieces, []
+        self._wanted: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="cluster-text", daemon=True).start()
+
+    def want(self, connection: Connection, n: int) -> None:
+        """Piece `n` shall be sent on `connection`."""
+        self._wanted.put((connection, n))
+
+    def close(self) -> None:
+        self._wanted.put(None)
+
+    def _run(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            connection, n = wanted
+            while len(self._taken) <= n:
+                self._taken.append(self._next())
+            try:
+                connection.send({"op": "piece", **self._taken[n]})
+            except Lost:
+                continue  # its stream asks again from another replica
+
+    def _next(self) -> dict:
+        try:
+            return {"text": next(self._pieces, None)}
+        except KaikouError as error:
+            return {"error": error.to_dict()}
+        except Exception:  # of whoever writes the text
+            log.exception("a text that was still arriving broke off")
+            return {"error": EngineFault().to_dict()}
