@@ -30,13 +30,13 @@ def metrics_of(engine) -> Metrics:
 
 
 def test_a_replica_that_dies_before_its_first_sound_is_a_reissue_and_after_it_a_replay():
-    for n_bytes, reissues, replays, misses in ((150, 1, 0, 0), (60_000, 0, 1, 1)):
+    for n_bytes, reissues, replays, misses in ((400, 1, 0, 1), (60_000, 0, 1, 1)):
         with fleet(engine_of(), engine_of(), cut_after=(1 << 30, n_bytes)) as (engine, _, _):
             list(engine.stream(ask(instruction=SOUND), prompt_of(engine)))
             now = values(metrics_of(engine))
         assert now["cv_fleet_reissues_total"] == reissues
         assert now["cv_fleet_replays_total"] == replays
-        assert now["cv_fleet_prompt_misses_total"] == misses  # the first one made the prompt
+        assert now["cv_fleet_prompt_misses_total"] == misses  # of the replica that did not make it
 
 
 def test_a_fleet_is_counted_and_a_silent_one_keeps_its_last_answer():
