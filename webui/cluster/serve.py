@@ -4,6 +4,7 @@ listeners want. The only module that imports Ray.
 
 # Annotations are objects here, not strings: Ray sends the class to its replicas by value, where
 # FastAPI could not find what a string names.
+import asyncio
 import logging
 import os
 import threading
@@ -18,6 +19,7 @@ from .replica import Replica, about_of
 from .scaling import BUSY_SHARE
 
 NAME = "kaikou"
+AGAIN_S = (0.2, 0.4, 0.8, 1.6)  # waits between questions while a replica that died is in the list
 CALL_S = 10.0  # all replicas together, before a question about the fleet is given up
 LONGEST_S = 900.0  # of one utterance: a replica that leaves has this long to end its streams
 CALLS = 16  # questions that a replica answers beside its streams, such as how the fleet is
@@ -58,6 +60,7 @@ def environment() -> dict[str, str]:
 def application(make_engine, stall_s: float, options: FleetOptions):
     """make_engine() -> Engine, called in each replica; must be importable there."""
     from ray import serve
+    from ray.exceptions import RayActorError
 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
 
@@ -107,9 +110,15 @@ def application(make_engine, stall_s: float, options: FleetOptions):
             return self._replica.forget(fingerprint)
 
         async def _all(self, method: str, argument: str) -> list:
-            """The answers of all replicas; one that is just leaving has none."""
-            answers = serve.get_deployment_handle(NAME, NAME).broadcast(method, argument)
-            return await answers.results_async(timeout_s=CALL_S)
+            """The answers of all replicas, asked again until Ray knows which of them died."""
+            for wait_s in (*AGAIN_S, None):
+                answers = serve.get_deployment_handle(NAME, NAME).broadcast(method, argument)
+                try:
+                    return await answers.results_async(timeout_s=CALL_S)
+                except RayActorError:
+                    if wait_s is None:
+                        raise
+                    await asyncio.sleep(wait_s)
 
         @app.websocket(PATH)
         async def engine(self, socket: WebSocket):
