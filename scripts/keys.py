@@ -57,10 +57,11 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("revoke", help="from now on this key opens nothing").add_argument("id")
     args = p.parse_args(argv)
     try:
-        data = load(["--data-dir", args.data_dir] if args.data_dir else []).paths.data_dir
+        settings = load(["--data-dir", args.data_dir] if args.data_dir else [])
+        data = settings.paths.data_dir
         tighten(data)
         store = AccessStore(data)
-        keys = Keys(store)
+        keys = Keys(store, cell=settings.server.cell)
         if args.command == "create":
             scopes = [s.strip() for s in args.scopes.split(",")]
             if unknown := [s for s in scopes if s not in SCOPES]:

@@ -30,6 +30,9 @@ class Server:
     root_path: str = ""
     share: bool = False
     lang: str = ""  # zh, en, or "" for the browser's
+    # its name among studios behind one address: keys and demo links carry it, so that a proxy
+    # without memory finds their studio
+    cell: str = ""
     auth: tuple[tuple[str, str], ...] = ()  # (user, password)
     api_keys: tuple[str, ...] = ()  # sha256 hex of each key; the keys themselves are not kept
 
@@ -348,6 +351,8 @@ def _checked(s: Settings) -> Settings:
         raise BadInput("bad_setting.port", param="port")
     if server.root_path and not re.fullmatch(r"(/[\w.~-]+)+", server.root_path):
         raise BadInput("bad_setting.root_path", param="root_path")
+    if not re.fullmatch("[a-z0-9]{0,16}", server.cell):
+        raise BadInput("bad_setting.cell", param="cell")
     if server.is_open and server.share:
         raise BadInput("bad_setting.share", param="share")
     if server.is_open and not is_loopback(server.host):

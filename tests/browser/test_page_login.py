@@ -43,7 +43,7 @@ def test_who_logged_in_can_log_out_and_what_speaks_ends(chrome, locked, lang, na
         p.page.wait_for_url(locked.url + "/login")
         p.page.goto(locked.url + "/")
         assert p.page.url == locked.url + "/login" and p.errors == []
-        p.page.wait_for_function("async () => (await fetch('/health/ready')).status === 401")
+        p.page.wait_for_function("async () => (await fetch('/tts/health')).status === 401")
     state = locked.state()
     assert not state["admitted"]
 

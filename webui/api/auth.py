@@ -23,6 +23,7 @@ VISIT, LOGIN = "kk_visit", "kk_login"
 LOGIN_AGE_S = 30 * 86400
 # of what a page opens its socket with; it asks for another when that is half as old
 PAGE_AGE_S = 86400
+NOBODY = "nobody"  # the account of who shows no login and no key where one is needed
 FIRST = "local"  # holder: the browser that made the first key of an open studio
 
 
@@ -181,6 +182,11 @@ class Sessions:
         if login:
             self._logins.end(login, LOGIN_AGE_S)
         return _cookie(LOGIN, "", path, False, 0)
+
+
+def is_stranger(owner: str) -> bool:
+    """Of an account that nobody has shown a login or a key for."""
+    return owner.startswith(f"{NOBODY}/")
 
 
 def cookies_of(headers: dict[bytes, bytes]) -> dict[str, str]:

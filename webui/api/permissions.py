@@ -11,15 +11,21 @@ from ..errors import NotAllowed
 from ..studio import ADMIN
 
 # open to everyone, with or without a key: tests/api/test_census.py holds every route of the app
-# against these four
-NAMED = ("/login", "/health/live", "/tts/static/{version}/{folder}/{name}", "/d/{token}")
+# against these five
+NAMED = (
+    "/login",
+    "/health/live",
+    "/health/ready",
+    "/tts/static/{version}/{folder}/{name}",
+    "/d/{token}",
+)
 _FREE = re.compile("|".join(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(p)) for p in NAMED))
 
 ANY = frozenset({"speak", "voices", "jobs"})
 RULES: tuple[tuple[re.Pattern, str, frozenset[str]], ...] = tuple(
     (re.compile(path), methods, needs)
     for path, methods, needs in (
-        (r"/v1/models(/[^/]*)?|/v1/openapi\.json|/health/ready|/tts/health", "GET HEAD", ANY),
+        (r"/v1/models(/[^/]*)?|/v1/openapi\.json|/tts/health", "GET HEAD", ANY),
         (
             r"/v1/audio/voices",
             "GET HEAD",

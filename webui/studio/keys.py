@@ -32,7 +32,7 @@ def key_fingerprint(secret: str) -> str:
 class Keys:
     """`fixed`: hashes of keys that were given at the start (KAIKOU_API_KEY).
 
-    They may do everything, on a shelf of their own.
+    They may do everything, on a shelf of their own. `cell`: whose name new keys carry.
     `on_end(id)` is called for each key that is found to be revoked, by whichever process. Blocking:
     every call may read the disk.
     """
@@ -43,8 +43,10 @@ class Keys:
         fixed: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
         on_end: Callable[[str], None] = lambda key_id: None,
+        cell: str = "",
     ):
         self._store, self._clock, self._lock = store, clock, threading.Lock()
+        self._prefix = f"kk_{cell}." if cell else "kk_"
         self._on_end = on_end
         self._fixed = {
             mark: Key(f"key-{mark[:12]}", mark, "KAIKOU_API_KEY", f"key-{mark[:12]}", SCOPES)
@@ -130,7 +132,7 @@ class Keys:
         if not 1 <= per_minute <= MAX_PER_MINUTE:
             raise BadInput("bad_rate", max_per_minute=MAX_PER_MINUTE, param="per_minute")
         account = account_of(owner)
-        secret = "kk_" + secrets.token_urlsafe(32)
+        secret = self._prefix + secrets.token_urlsafe(32)
         mark = key_fingerprint(secret)
         key = Key(f"key-{mark[:12]}", mark, name, account, scopes, per_minute, self._clock())
         if not self._store.add_key(key, MAX_LIVE):

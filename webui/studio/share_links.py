@@ -43,7 +43,7 @@ def share_link_settings(voice: Voice, title: str) -> Voice:
 
 
 class ShareLinks:
-    """`on_end(id)` is called for each link that is taken back.
+    """`on_end(id)` is called for each link that is taken back. `cell`: whose name new ids carry.
 
     Blocking: every call may read the disk.
     """
@@ -53,7 +53,9 @@ class ShareLinks:
         store: AccessStore,
         clock: Callable[[], float] = time.time,
         on_end: Callable[[str], None] = lambda demo_id: None,
+        cell: str = "",
     ):
+        self._prefix = f"{GUEST}{cell}-" if cell else GUEST
         self._store, self._clock, self._lock = store, clock, threading.Lock()
         self._on_end = on_end
         self._buckets: dict[str, Bucket] = {}
@@ -151,7 +153,7 @@ class ShareLinks:
             raise NotAllowed("draft_voice.share_link", param="voice")
         now = self._clock()
         demo = ShareLink(
-            GUEST + secrets.token_hex(12),
+            self._prefix + secrets.token_hex(12),
             account,
             voice,
             title,

@@ -94,8 +94,10 @@ class Studio:
         self.voices = Voices(store, self.drafts, self.prompts, self.consents)
         self.pronunciations = Pronunciations(PronunciationStore(paths.data_dir))
         access, self.rights = AccessStore(paths.data_dir), LineEvents()
-        self.keys = Keys(access, settings.server.api_keys, on_end=self._end_key)
-        self.share_links = ShareLinks(access, on_end=self.rights.tell)
+        self.keys = Keys(
+            access, settings.server.api_keys, on_end=self._end_key, cell=settings.server.cell
+        )
+        self.share_links = ShareLinks(access, on_end=self.rights.tell, cell=settings.server.cell)
         self.logins = Logins(access, limits.logins_per_minute, self.rights.tell)
         self.usage = Usage(access)
         self.scheduler_pool = SchedulerPool(limits.stall_s, limits.max_streams)

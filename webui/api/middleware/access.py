@@ -23,7 +23,7 @@ from ...logs import REQUEST_ID, request_id
 from ...settings import Settings, is_loopback
 from ...studio import Studio
 from .. import permissions
-from ..auth import Sessions, cookies_of
+from ..auth import NOBODY, Sessions, cookies_of
 from ..socket_auth import SocketAuth
 from ..sockets import Sockets
 from .body_limit import BATCH_BODY, GUEST_BODY, SMALL_BODY, LimitedBody, too_large
@@ -276,7 +276,7 @@ class AccessMiddleware:
         elif path == "/":
             fresh = visit  # its cookie begins anew: a browser that comes back keeps its takes
         scope["kk_owner"] = (
-            f"{caller.account if caller else 'nobody'}"
+            f"{caller.account if caller else NOBODY}"
             f"/{visit or (caller.visit if caller else '') or 'api'}"
         )
         return fresh

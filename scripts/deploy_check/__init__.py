@@ -1,0 +1,1 @@
+"""What scripts/check_deploy.py examines: manifests, images and rules against the program."""
