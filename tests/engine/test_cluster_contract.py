@@ -2,10 +2,14 @@
 tone engine, and CosyVoice2 with small random weights.
 """
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
 
+import httpx
 import numpy as np
 import pytest
 
@@ -15,7 +19,6 @@ from tests.engine.fleet import STALL_S, joined, served
 from tests.engine.tensors import voices_kept
 from tests.serve import ROOT, free_port, running
 from webui.cluster.replica import Replica
-from webui.engine.espeak import EspeakEngine
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +108,30 @@ def test_a_studio_speaks_through_a_fleet():
     local_engine.close()
 
 
+@contextlib.contextmanager
+def program(port, *flags):
+    """The fleet of one machine, as docs/cluster.md starts it; 0 when it ended as it should."""
+    argv = [sys.executable, "-m", "webui.cluster", "serve", "--without-ray", "--port", str(port)]
+    process = subprocess.Popen([*argv, *flags], cwd=ROOT, env={**os.environ, "KAIKOU_NATURAL": "0"})
+    try:
+        with httpx.Client() as client:
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    if client.get(f"http://127.0.0.1:{port}/about").status_code == 200:
+                        break
+                assert process.poll() is None
+                time.sleep(0.1)
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
 def test_a_studio_speaks_through_a_fleet_of_the_built_in_voice():
     """Which reads no transcript: what an engine need not have is not asked of it."""
-    local_engine = EspeakEngine(2)
-    local_engine.start()
+    port = free_port()
     with (
-        served(Replica(local_engine, STALL_S)) as port,
+        program(port, "--engine", "builtin"),
         running(engine=f"ray://127.0.0.1:{port}") as studio,
         studio.client() as client,
     ):
@@ -119,7 +140,6 @@ def test_a_studio_speaks_through_a_fleet_of_the_built_in_voice():
             answer = client.post("/v1/audio/speech", json=body | {"mode": mode})
             assert answer.status_code == 200, answer.text
             assert answer.headers["X-Engine"] == "builtin" and len(answer.content) > 24000
-    local_engine.close()
 
 
 def test_a_studio_without_its_fleet_ends_with_a_sentence():

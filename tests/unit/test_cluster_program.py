@@ -66,6 +66,11 @@ def test_without_ray_it_names_the_command_that_installs_it(capsys, monkeypatch):
     assert "requirements-cluster.txt" in capsys.readouterr().err
 
 
+def test_one_replica_without_ray_takes_no_number_of_replicas(fleets, capsys):
+    assert main(["serve", "--without-ray", "--replicas", "2"]) == 2 and not fleets
+    assert "--without-ray" in capsys.readouterr().err
+
+
 def test_a_flag_that_does_not_exist_is_refused(fleets):
     with pytest.raises(SystemExit):
         main(["serve", "--no-such-flag"])

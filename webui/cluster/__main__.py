@@ -42,6 +42,11 @@ def parser() -> argparse.ArgumentParser:
         help="replicas of the engine, as many as the streams need / 副本数",
     )
     serve.add_argument(
+        "--without-ray",
+        action="store_true",
+        help="one replica in this process, for the studios of one machine / 单机单副本，不用 Ray",
+    )
+    serve.add_argument(
         "--gpus-per-replica", type=float, default=0.0, metavar="N", help="0: none / 每副本 GPU 数"
     )
     serve.add_argument(
@@ -88,9 +93,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         low, high = replicas(args.replicas)
         if args.host not in LOCAL and not settings.engine.fleet_key:
             raise BadInput("bad_setting.fleet_without_key", param="host")
-        if importlib.util.find_spec("ray") is None:
+        from .serve import FleetOptions
+
+        if args.without_ray:
+            if args.replicas != "1":
+                raise BadInput("bad_setting.replicas_without_ray", param="replicas")
+            from .plain import run
+        elif importlib.util.find_spec("ray") is None:
             raise BadInput("bad_setting.no_ray")
-        from .serve import FleetOptions, run
+        else:
+            from .serve import run
 
         options = FleetOptions(
             args.host,
