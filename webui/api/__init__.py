@@ -24,6 +24,7 @@ from . import (
     voices,
 )
 from .auth import Sessions
+from .door import Door
 from .middleware.access import AccessMiddleware
 from .recent_jobs import RecentJobs
 from .text_socket import socket
@@ -63,6 +64,9 @@ def build_app(studio: Studio, settings: Settings) -> tuple[FastAPI, health.Stati
     app.include_router(health.nothing())
     error_handlers.install(app)
     openapi.install(app)
-    app.add_middleware(AccessMiddleware, settings=settings, sessions=sessions, studio=studio)
+    door = Door(settings, sessions, studio)
+    app.add_middleware(
+        AccessMiddleware, settings=settings, sessions=sessions, studio=studio, door=door
+    )
     app.state.recent = recent_jobs
     return app, static

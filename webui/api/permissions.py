@@ -63,9 +63,8 @@ def needed(method: str, path: str) -> frozenset[str]:
     return frozenset()
 
 
-def check(scopes: tuple[str, ...], method: str, path: str) -> None:
+def check(scopes: tuple[str, ...], needs: frozenset[str]) -> None:
     """Raises NotAllowed."""
-    needs = needed(method, path)
     if ADMIN in scopes or needs & set(scopes):
         return
     raise NotAllowed("scope.key", wanted=sorted(needs) or ADMIN)

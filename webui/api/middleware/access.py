@@ -15,7 +15,6 @@ import logging
 import re
 import secrets
 import time
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from ...errors import KaikouError, LoginNeeded, NotAllowed, NotFound, TooManyHeaders
@@ -23,9 +22,8 @@ from ...logs import REQUEST_ID, request_id
 from ...settings import Settings, is_loopback
 from ...studio import Studio
 from .. import permissions
-from ..auth import NOBODY, Sessions, cookies_of
-from ..socket_auth import SocketAuth
-from ..sockets import Sockets
+from ..auth import Sessions, cookies_of
+from ..door import BLANK_SCOPE, Door, owner_of
 from .body_limit import BATCH_BODY, GUEST_BODY, SMALL_BODY, LimitedBody, too_large
 
 log = logging.getLogger(__name__)
@@ -40,7 +38,6 @@ UPLOADS = (
     "/gradio_api/mcp",
 )  # clips; speech may bring one with it
 BATCH = "/v2/synthesize/batch"
-DOOR_THREADS = 4
 MAX_HEADERS, MAX_HEADER_BYTES = 200, 64 << 10
 DEMO = "/d/"
 # what lies below /d/{token}: our own routes, by these alone
@@ -97,13 +94,9 @@ def area_of(path: str) -> str:
 
 
 class AccessMiddleware:
-    def __init__(self, app, settings: Settings, sessions: Sessions, studio: Studio):
+    def __init__(self, app, settings: Settings, sessions: Sessions, studio: Studio, door: Door):
         self._app, self._settings, self._sessions, self._studio = app, settings, sessions, studio
-        self._root = settings.server.root_path
-        self._sockets = Sockets(settings.limits)
-        # who asks is looked up on the disk: never on the event loop, and not among those who wait
-        # for voices
-        self._door = ThreadPoolExecutor(DOOR_THREADS)
+        self._root, self._door = settings.server.root_path, door
 
     async def __call__(self, scope, receive, send):
         if scope["type"] not in ("http", "websocket"):
@@ -111,7 +104,7 @@ class AccessMiddleware:
         headers, began_s = dict(scope["headers"]), time.perf_counter()
         scope["kk_request"] = request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
         REQUEST_ID.set(scope["kk_request"])
-        scope |= {"kk_owner": "", "kk_key": None, "kk_by_key": False, "kk_demo": "", "kk_login": ""}
+        scope |= BLANK_SCOPE
         path = self._strip_root(scope)
         counted_send = _CountedSend(send)
         try:
@@ -129,16 +122,16 @@ class AccessMiddleware:
             self._check_headers(scope)
             self._check_origin(scope, headers)
             visit = await asyncio.get_running_loop().run_in_executor(
-                self._door, self._let_in, scope, headers, path
+                self._door.threads, self._let_in, scope, headers, path
             )
             limit = self._body_limit(scope, headers)
-            with SocketAuth(self._studio, self._door, scope) as holder:
+            with self._door.holder(scope) as holder:
                 scope["kk_holder"] = holder
                 cookie = self._cookie(visit, scope, headers)
                 if scope["type"] == "http":
                     await self._answer(scope, receive, send, headers, limit, cookie)
                 else:
-                    with self._sockets.one_more(scope):
+                    with self._door.sockets.one_more(scope):
                         await self._app(scope, receive, self._dress(scope, send, cookie))
         except KaikouError as error:  # those of the app are answered there
             await self._refuse(scope, receive, send, headers, error)
@@ -251,34 +244,19 @@ class AccessMiddleware:
 
     def _identify(self, scope, headers, path: str) -> str:
         """Returns the id of the visit when a page is opened, a new one where there is none."""
-        cookies, is_free = cookies_of(headers), permissions.is_free(path)
-        try:
-            caller = self._sessions.caller(
-                cookies, headers.get(b"authorization", b"").decode("latin-1")
-            )
-        except LoginNeeded:
-            if not is_free:
-                raise
-            caller = None
-        if caller is None and not is_free:
-            raise LoginNeeded("login_needed.log_in")
+        cookies, method = cookies_of(headers), scope.get("method", "GET")
+        caller = self._door.identify(
+            scope,
+            cookies,
+            headers.get(b"authorization", b"").decode("latin-1"),
+            None if permissions.is_free(path) else permissions.needed(method, path),
+        )
         visit, fresh = self._sessions.visit_of(cookies), ""
-        if caller is not None and caller.key is not None:
-            scope |= {"kk_key": caller.key, "kk_by_key": caller.is_by_key}
-            if not is_free:
-                permissions.check(caller.key.scopes, scope.get("method", "GET"), path)
-                if caller.is_by_key:
-                    self._studio.keys.count(caller.key)
-            self._studio.usage.count_request(caller.key.id)
-        scope["kk_login"] = caller.login if caller is not None else ""
         if not visit and path in ("/", "/tts/session"):
             visit = fresh = self._sessions.new_visit()
         elif path == "/":
             fresh = visit  # its cookie begins anew: a browser that comes back keeps its takes
-        scope["kk_owner"] = (
-            f"{caller.account if caller else NOBODY}"
-            f"/{visit or (caller.visit if caller else '') or 'api'}"
-        )
+        scope["kk_owner"] = owner_of(caller, visit)
         return fresh
 
     def _body_limit(self, scope, headers) -> int:

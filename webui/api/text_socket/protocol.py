@@ -4,10 +4,8 @@ sound out. Blind to what they mean.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -16,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from ...errors import BadInput, KaikouError, TooLarge
 from ..fields import read_json
+from ..idle import Idle
 from ..middleware.access import language_of
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class JsonSocket:
             idle_s,
             language_of(dict(socket.scope["headers"])),
         )
-        self._stirred_s = time.monotonic()  # when something came or went last
+        self._idle = Idle(idle_s)
 
     # ---- in --------------------------------------------------------------------------------------
     async def message(self, is_their_turn: Callable[[], bool]) -> dict:
@@ -78,17 +77,10 @@ class JsonSocket:
         return message
 
     async def _receive(self, is_their_turn: Callable[[], bool]) -> dict:
-        self._stirred_s = time.monotonic()
-        receive_task = asyncio.ensure_future(self._socket.receive())
         try:
-            while not receive_task.done():
-                left_s = self._stirred_s + self.idle_s - time.monotonic()
-                if left_s <= 0 and is_their_turn():
-                    raise Close(PROTOCOL, BadInput("idle.socket", idle_s=self.idle_s))
-                await asyncio.wait([receive_task], timeout=left_s if left_s > 0 else self.idle_s)
-            return receive_task.result()
-        finally:
-            receive_task.cancel()
+            return await self._idle.wait(self._socket.receive(), is_their_turn)
+        except BadInput as error:
+            raise Close(PROTOCOL, error) from None
 
     # ---- out -------------------------------------------------------------------------------------
     def words_of(self, error: KaikouError) -> dict:
@@ -108,14 +100,14 @@ class JsonSocket:
 
     async def tell(self, message: dict) -> None:
         """A socket that is gone is no fault here: whoever reads it finds out."""
-        self._stirred_s = time.monotonic()
+        self._idle.stir()
         try:
             await self._socket.send_text(json.dumps(message, ensure_ascii=False))
         except (WebSocketDisconnect, RuntimeError, OSError):
             log.debug("the socket went away before %s", message.get("type"))
 
     async def send_bytes(self, data: bytes) -> None:
-        self._stirred_s = time.monotonic()
+        self._idle.stir()
         await self._socket.send_bytes(data)
 
     async def close(self, code: int, why: str) -> None:

@@ -1,6 +1,4 @@
-"""One request whose text is still being written: what has come of it, what is spoken of it, how
-much of that was sent. Blind to what came before or after.
-"""
+"""One request on the text socket: what it is told of the sound, and the sound itself."""
 
 from __future__ import annotations
 
@@ -9,21 +7,14 @@ import base64
 from typing import Literal
 
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
-from ...errors import BadInput, KaikouError
-from ...studio import Snapshot, SpeechJob, Studio, TextSource, job_reader, open_job
-from ..audio_field import with_param
+from ...errors import KaikouError
+from ...studio import Snapshot, SpeechJob, job_reader
 from ..audio_formats import usage
-from ..player_socket import FRAME, FRAME_S, MAGIC
-from ..recent_jobs import RecentJobs
-from ..socket_auth import SocketAuth
+from ..player_socket import FRAME, MAGIC
 from ..speech import Speech
+from ..text_session import TextSession
 from .protocol import JsonSocket, report_errors
-
-LEAD_S = 5.0  # a listener that gives no credit is served at most this far ahead of the wall clock
-MIN_PIECE_S = 0.1  # and then in pieces no shorter, or the clock's every step would be a frame
-INLINE_CHARS = 200  # a longer delta is normalised off the event loop
 
 
 class Start(Speech):
@@ -42,61 +33,13 @@ class Start(Speech):
     )
 
 
-class TextSession:
-    """One request: what was asked, what has been written, what is spoken of it, how much of that
-    was sent.
-    """
+class SocketSession:
+    """`text`: the request that is spoken here as it is written."""
 
-    def __init__(
-        self,
-        studio: Studio,
-        recent_jobs: RecentJobs,
-        socket: JsonSocket,
-        holder: SocketAuth,
-        owner: str,
-        number: int,
-        start: Start,
-        params: dict,
-        text_source: TextSource,
-    ):
-        self.number, self.text_source = number, text_source
-        self.pacing = job_reader.Pacing(
-            start.credit, LEAD_S, MIN_PIECE_S, FRAME_S, socket.idle_s, holder.error
-        )
-        self._studio, self._recent, self._socket, self._owner = studio, recent_jobs, socket, owner
-        self._holder = holder
-        self._params, self._is_base64 = params, start.audio == "base64"
-        self._has_words = asyncio.Event()
-        self._reader: job_reader.JobReader | None = None
+    def __init__(self, socket: JsonSocket, number: int, is_base64: bool, text: TextSession):
+        self.number, self.text = number, text
+        self._socket, self._is_base64 = socket, is_base64
         self.task = asyncio.create_task(self._run())
-
-    # ---- the writer's side -----------------------------------------------------------------------
-    async def write(self, delta: str) -> None:
-        """Raises BadInput."""
-        if self.text_source.is_over:
-            raise BadInput("text_over", param="type")
-        if len(delta) > INLINE_CHARS:
-            await run_in_threadpool(self.text_source.push, delta)
-        else:
-            self.text_source.push(delta)
-        self.look()
-
-    def poke(self) -> None:
-        """The right to be here may have ended."""
-        self.pacing.error = self._holder.error
-        self._has_words.set()
-        if self._reader is not None:
-            self._reader.poke()
-
-    def look(self) -> None:
-        """The text may have begun, or ended without having begun."""
-        if self.text_source.first or self.text_source.is_over:
-            self._has_words.set()
-
-    def raise_credit(self, upto: int) -> None:
-        self.pacing.raise_credit(upto)
-        if self._reader is not None:
-            self._reader.poke()
 
     async def stop(self) -> bool:
         """True when it was not over yet. Nothing is sent of it afterwards."""
@@ -105,30 +48,9 @@ class TextSession:
         await asyncio.wait([self.task])
         return was_on
 
-    # ---- the speaker's side ----------------------------------------------------------------------
     async def _run(self) -> None:
-        async with report_errors(self._tell_failed):
-            try:
-                await self._has_words.wait()
-                self.pacing.check()
-                job = await self._open()
-                async with job_reader.JobReader(self._studio, job, self.pacing) as self._reader:
-                    self._recent.keep(job)
-                    await self._pour(job, self._reader)
-            finally:
-                self._reader = None
-
-    async def _open(self) -> SpeechJob:
-        text_source, studio = self.text_source, self._studio
-        if not text_source.first:
-            raise BadInput("no_text", param="delta")
-        with with_param("ref_audio"):
-            return await open_job(
-                studio,
-                lambda: studio.synthesis.open(
-                    self._owner, text_in=text_source.first, text_source=text_source, **self._params
-                ),
-            )
+        async with report_errors(self._tell_failed), self.text.reader() as reader:
+            await self._pour(reader.job, reader)
 
     async def _pour(self, job: SpeechJob, reader: job_reader.JobReader) -> None:
         async for event in reader:
@@ -138,7 +60,7 @@ class TextSession:
                 case job_reader.JobStart():
                     await self._tell_begin(job)
                 case job_reader.SentenceStart(index, start):
-                    text = self.text_source.pieces[index]
+                    text = self.text.text_source.pieces[index]
                     await self.tell("speech.sentence", index=index, start=start, text=text)
                 case job_reader.SampleRange():
                     with job.trace.sending():
@@ -162,7 +84,7 @@ class TextSession:
 
     async def _tell_failed(self, error: KaikouError) -> None:
         words = self._socket.words_of(error)
-        await self.tell("speech.failed", samples=self.pacing.n_sent, **words)
+        await self.tell("speech.failed", samples=self.text.pacing.n_sent, **words)
 
     async def _tell_begin(self, job: SpeechJob) -> None:
         notes = [zh if self._socket.language == "zh" else en for en, zh in job.notes]

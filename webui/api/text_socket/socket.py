@@ -17,9 +17,11 @@ from ...studio import Studio, TextSource
 from ...types import Abilities
 from ..audio_field import with_param
 from ..error_handlers import wrong_field
+from ..player_socket import FRAME_S
 from ..recent_jobs import RecentJobs
+from ..text_session import TextSession
 from .protocol import Close, JsonSocket
-from .session import Start, TextSession
+from .session import SocketSession, Start
 
 PATH = "/v1/audio/speech/stream"
 MESSAGES = ("start", "text", "flush", "end", "cancel", "credit")
@@ -42,7 +44,7 @@ class TextConnection:
     def __init__(self, socket: WebSocket, studio: Studio, recent_jobs: RecentJobs, idle_s: float):
         self._studio, self._recent, self._owner = studio, recent_jobs, socket.scope["kk_owner"]
         self._socket, self._holder = JsonSocket(socket, idle_s), socket.scope["kk_holder"]
-        self._session: TextSession | None = None
+        self._session: SocketSession | None = None
         self._n_requests = 0
 
     async def serve(self) -> None:
@@ -63,16 +65,11 @@ class TextConnection:
 
     def _poke(self) -> None:
         if self._session is not None:
-            self._session.poke()
+            self._session.text.poke()
 
     def _is_their_turn(self) -> bool:
         session = self._session
-        return (
-            session is None
-            or session.task.done()
-            or not session.text_source.is_over
-            or session.pacing.is_held_back
-        )
+        return session is None or session.task.done() or session.text.is_their_turn
 
     async def _take(self, message: dict) -> None:
         kind = message.get("type")
@@ -87,7 +84,7 @@ class TextConnection:
             elif self._session is None:
                 raise BadInput("no_request", param="type")
             elif not self._session.task.done():  # what comes after its end was on its way
-                await self._go_on(self._session, kind, message)
+                await self._go_on(self._session.text, kind, message)
         except KaikouError as error:
             number = (
                 self._session.number
@@ -106,11 +103,10 @@ class TextConnection:
             if not isinstance(delta, str):
                 raise BadInput("bad_field.delta_not_string", param="delta")
             await session.write(delta)
+        elif kind == "flush":
+            await session.flush()
         else:
-            await run_in_threadpool(
-                session.text_source.flush if kind == "flush" else session.text_source.end
-            )
-            session.look()
+            await session.end()
 
     async def _start(self, message: dict) -> None:
         """The one before it is silenced first, whatever comes of this one."""
@@ -125,16 +121,19 @@ class TextConnection:
             raise BadInput("bad_format.socket_pcm", param="response_format")
         params, text_source, about = await run_in_threadpool(self._expect, start)
         self._n_requests += 1
-        session = self._session = TextSession(
+        text = TextSession(
             self._studio,
             self._recent,
-            self._socket,
-            self._holder,
             self._owner,
-            self._n_requests,
-            start,
+            self._holder,
             params,
             text_source,
+            start.credit,
+            FRAME_S,
+            self._socket.idle_s,
+        )
+        session = self._session = SocketSession(
+            self._socket, self._n_requests, start.audio == "base64", text
         )
         await session.tell(
             "speech.started",
@@ -145,7 +144,7 @@ class TextConnection:
             limits={"max_text": self._studio.limits()["max_text"], "idle_s": self._socket.idle_s},
         )
         if start.input:
-            await session.write(start.input)
+            await text.write(start.input)
 
     def _expect(self, start: Start) -> tuple[dict, TextSource, Abilities]:
         params = start.to_params()
@@ -155,7 +154,7 @@ class TextConnection:
     async def _stop(self, tell: bool = False) -> None:
         session = self._session
         if session is not None and await session.stop() and tell:
-            await session.tell("speech.cancelled", samples=session.pacing.n_sent)
+            await session.tell("speech.cancelled", samples=session.text.pacing.n_sent)
 
 
 def _whole(message: dict, key: str) -> int:
