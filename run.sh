@@ -12,6 +12,9 @@ Sets up .venv beside this file on the first start, then serves the page at http:
 
   --host HOST            address to listen on (default 127.0.0.1) / 监听地址
   --port PORT            port (default 7860) / 端口
+  --grpc-port PORT       also speak gRPC on this port / gRPC 端口
+  --grpc-cert FILE       its TLS certificate chain, PEM / gRPC 的 TLS 证书
+  --grpc-key FILE        the key of that / 证书的私钥
   --root-path PATH       path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径
   --engine ENGINE        auto, builtin, cosyvoice1, cosyvoice2, cosyvoice3, or ray://HOST:PORT, a fleet (default auto) / 语音引擎，或语音集群
   --model-dir DIR        one model's folder, or one that holds several / 模型目录

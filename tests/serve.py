@@ -282,7 +282,7 @@ def _main(argv: list[str]) -> int:
         finally:
             sockets.discard(id(scope))
 
-    return program.run(settings, listener, with_state, studio)
+    return program.run(settings, listener, with_state, studio, app.state.rpc)
 
 
 if __name__ == "__main__":

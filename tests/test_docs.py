@@ -293,12 +293,17 @@ def test_constraints_agree_with_the_requirements():
 PACKAGE_OF = {
     "pyworld": "pyworld-prebuilt",
     "yaml": "pyyaml",
+    "grpc": "grpcio",
+    "grpc_tools": "grpcio-tools",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
+    "google": "protobuf",
 }  # where the import has another name than the package
 # reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not
 # there
-# of a fleet's machines only: requirements-cluster.txt
-# of the environments of scripts/export_checks.sh only
-OPTIONAL = {"pykakasi", "ray", "transformers"}
+# of a fleet's machines, and of gRPC: requirements-cluster.txt
+# of the environments of scripts/export_checks.sh only: transformers
+OPTIONAL = {"pykakasi", "ray", "grpc", "grpc_health", "grpc_reflection", "google", "transformers"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from .messages import message
 from .settings import Settings, load
 
 SAY_OPEN = "Kaikou 开口: {url}"
+GRACE_S = 3  # of streams that are under way when the program ends
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,12 +69,26 @@ def serve(settings: Settings, listener: socket.socket) -> int:
     from . import app as root
 
     app, studio = root.build(settings)
-    return run(settings, listener, app, studio)
+    return run(settings, listener, app, studio, app.state.rpc)
 
 
-def run(settings: Settings, listener: socket.socket, app, studio) -> int:
-    """Serve until interrupted, then end streams, engines and child processes."""
+def run(settings: Settings, listener: socket.socket, app, studio, rpc=None) -> int:
+    """Serve until interrupted, then end streams, engines and child processes.
+
+    rpc: what else begins and ends with the page, on its event loop.
+    """
     import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets=None) -> None:
+            await super().startup(sockets)
+            if rpc is not None:
+                await rpc.start()
+
+        async def shutdown(self, sockets=None) -> None:
+            if rpc is not None:
+                await rpc.stop(GRACE_S)
+            await super().shutdown(sockets)
 
     # permessage-deflate would spend a core on compressing noise-like samples
     config = uvicorn.Config(
@@ -85,12 +100,12 @@ def run(settings: Settings, listener: socket.socket, app, studio) -> int:
         access_log=False,
         ws_per_message_deflate=False,
         ws_max_size=2 << 20,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=GRACE_S,
         proxy_headers=True,
         ws_ping_interval=20,
         ws_ping_timeout=20,
     )
-    server = uvicorn.Server(config)
+    server = Server(config)
     url_host = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
     url = (
         f"http://{f'[{url_host}]' if ':' in url_host else url_host}"

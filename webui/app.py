@@ -237,6 +237,7 @@ def _offers(settings: Settings) -> dict[str, DownloadableModel]:
 
 def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     """Start the studio's engines in the background and return the app with the page mounted."""
+    api.rpc.check(settings)
     studio = Studio(settings)
     set_models(studio, settings)
     studio.start(*(makers or engine_makers(settings, studio.model_library)))

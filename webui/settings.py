@@ -27,6 +27,9 @@ class Server:
 
     host: str = "127.0.0.1"
     port: int = 7860
+    grpc_port: int = 0  # 0: no gRPC
+    grpc_cert: str = ""  # PEM files of its TLS, both or neither
+    grpc_key: str = ""
     root_path: str = ""
     share: bool = False
     lang: str = ""  # zh, en, or "" for the browser's
@@ -142,6 +145,9 @@ SECTIONS = {f.name: f.default_factory for f in fields(Settings)}  # name -> data
 FLAGS = {
     "host": "server.host",
     "port": "server.port",
+    "grpc_port": "server.grpc_port",
+    "grpc_cert": "server.grpc_cert",
+    "grpc_key": "server.grpc_key",
     "root_path": "server.root_path",
     "share": "server.share",
     "lang": "server.lang",
@@ -169,6 +175,11 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--host", help="address to listen on (default 127.0.0.1) / 监听地址")
     p.add_argument("--port", type=int, help="port (default 7860) / 端口")
+    p.add_argument("--grpc-port", type=int, help="also speak gRPC on this port / gRPC 端口")
+    p.add_argument(
+        "--grpc-cert", metavar="FILE", help="its TLS certificate chain, PEM / gRPC 的 TLS 证书"
+    )
+    p.add_argument("--grpc-key", metavar="FILE", help="the key of that / 证书的私钥")
     p.add_argument(
         "--root-path",
         metavar="PATH",
@@ -357,4 +368,10 @@ def _checked(s: Settings) -> Settings:
         raise BadInput("bad_setting.share", param="share")
     if server.is_open and not is_loopback(server.host):
         raise BadInput("bad_setting.host", host=server.host, param="host")
+    if not 0 <= server.grpc_port <= 65535 or server.grpc_port == server.port:
+        raise BadInput("bad_setting.grpc_port", param="grpc_port")
+    if bool(server.grpc_cert) != bool(server.grpc_key):
+        raise BadInput("bad_setting.grpc_pair", param="grpc_cert")
+    if server.grpc_port and not server.grpc_cert and not is_loopback(server.host):
+        raise BadInput("bad_setting.grpc_tls", host=server.host, param="grpc_cert")
     return s

@@ -13,10 +13,11 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.serve import running
+from tests.serve import free_port, running
 from tests.test_docs import PAGES, options_of, text_of
 
 ADDRESS = "http://127.0.0.1:7860"
+RPC_ADDRESS = "127.0.0.1:7861"
 # What these do is run by other tests, or takes minutes, weights or another machine: here their
 # arguments are read against their --help, and their paths against the repository.
 ARGUMENTS_ONLY = {
@@ -60,8 +61,13 @@ def commands():
 
 
 @pytest.fixture(scope="module")
-def studio():
-    with running(engine="builtin") as studio:
+def rpc_port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def studio(rpc_port):
+    with running("--grpc-port", str(rpc_port), engine="builtin") as studio:
         yield studio
 
 
@@ -120,10 +126,11 @@ def test_a_command_runs(page, words, studio, tmp_path):
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda x: str(x)[:20])
-def test_a_program_runs(page, code, studio, tmp_path, monkeypatch):
+def test_a_program_runs(page, code, studio, rpc_port, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     code = code.replace(ADDRESS, studio.url).replace(ADDRESS[4:], studio.url[4:])
+    code = code.replace(RPC_ADDRESS, f"127.0.0.1:{rpc_port}")
     exec(compile(code, page, "exec"), names)
     if "speak" in names:  # a function to be called with a source of text and a player
         import asyncio

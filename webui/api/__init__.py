@@ -27,6 +27,7 @@ from .auth import Sessions
 from .door import Door
 from .middleware.access import AccessMiddleware
 from .recent_jobs import RecentJobs
+from .rpc import Rpc
 from .text_socket import socket
 
 
@@ -68,5 +69,5 @@ def build_app(studio: Studio, settings: Settings) -> tuple[FastAPI, health.Stati
     app.add_middleware(
         AccessMiddleware, settings=settings, sessions=sessions, studio=studio, door=door
     )
-    app.state.recent = recent_jobs
+    app.state.recent, app.state.rpc = recent_jobs, Rpc(studio, settings, door, recent_jobs)
     return app, static

@@ -25,13 +25,13 @@ class Idle:
         longer: raises BadInput.
         """
         self.stir()
-        coming = asyncio.ensure_future(message)
+        task = asyncio.ensure_future(message)
         try:
-            while not coming.done():
+            while not task.done():
                 left_s = self._stirred_s + self.idle_s - time.monotonic()
                 if left_s <= 0 and is_their_turn():
                     raise BadInput("idle.socket", idle_s=self.idle_s)
-                await asyncio.wait([coming], timeout=left_s if left_s > 0 else self.idle_s)
-            return coming.result()
+                await asyncio.wait([task], timeout=left_s if left_s > 0 else self.idle_s)
+            return task.result()
         finally:
-            coming.cancel()
+            task.cancel()

@@ -61,7 +61,7 @@ async def reply(
         options.pcm_hz if kind == "pcm" and options.pcm_hz else job.rate,
         language_of(dict(request.headers.raw)),
     )
-    headers = _headers(studio, job, kind, language, rate)
+    headers = job_headers(studio, job, kind, language, rate)
     if options.is_live:
         pacing = (
             job_reader.Pacing(lead_s=LEAD_S, min_piece_s=PIECE_S)
@@ -82,7 +82,9 @@ async def reply(
     )
 
 
-def _headers(studio: Studio, job: SpeechJob, kind: str, language: str, rate: int) -> dict[str, str]:
+def job_headers(
+    studio: Studio, job: SpeechJob, kind: str, language: str, rate: int
+) -> dict[str, str]:
     headers = {
         "Cache-Control": "no-store",
         "X-Accel-Buffering": "no",

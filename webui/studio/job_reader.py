@@ -51,6 +51,7 @@ class Pacing:
       wall clock, in pieces of min_piece_s or longer: not at the clock's every step.
     piece_s: the longest first piece, second piece, ...; the last holds for all that follow.
     patience_s: a listener may go that long without giving credit for what is still to be sent.
+    ahead_s: of a listener without credit: how far the engine may be ahead of what was sent.
     error: why it is served no more.
     """
 
@@ -59,6 +60,7 @@ class Pacing:
     min_piece_s: float = 0.0
     piece_s: tuple[float, ...] = (math.inf,)
     patience_s: float = math.inf
+    ahead_s: float = math.inf
     error: KaikouError | None = None
     n_sent: int = 0  # samples; those that are just being sent count, though that may be cancelled
     n_pieces: int = 0
@@ -86,7 +88,8 @@ class Pacing:
         if self.credit is not None:
             return self.credit
         played_s = time.monotonic() - self.began_s if self.began_s is not None else 0.0
-        return job.n_begun + int((played_s + self.lead_s) * job.rate)
+        by_clock = job.n_begun + int((played_s + self.lead_s) * job.rate)
+        return int(min(by_clock, job.n_begun + self.n_sent + self.ahead_s * job.rate))
 
     def piece(self, n_samples: int, limit: int, rate: int) -> int:
         """Samples of the next piece, of n_samples that there are; 0: nothing may be sent now."""
