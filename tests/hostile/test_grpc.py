@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import re
 import socket
@@ -22,6 +23,7 @@ from webui.proto import kaikou_pb2 as pb
 from webui.settings import load
 
 OWNER = "kk_the_first_key"
+LONG = "seconds=600 rtf=0.5"
 OPEN = {"/grpc.health.v1.Health/Check"}  # for probes, which have no key; says serving or not
 FILES = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
 
@@ -35,6 +37,7 @@ def locked():
 @pytest.fixture(scope="module")
 def served():
     env = {"KAIKOU_IDLE_S": "1", "KAIKOU_BODY_S": "1", "KAIKOU_UNREAD_S": "2"}
+    env["KAIKOU_STARTS_PER_MINUTE"] = "100000"
     with rpc.rpc_running(env={**env, "KAIKOU_SOCKETS_PER_ADDRESS": "3"}) as served:
         yield served
 
@@ -149,7 +152,7 @@ def test_scopes_rates_and_revocation_are_those_of_http(locked):
     assert read_pcm(locked.speech.Stream(request(), metadata=key(speak)))
     with locked.studio.client(headers={"Authorization": f"Bearer {speak}"}) as http:
         assert http.get("/v1/audio/voices").status_code == 200
-    long = request(instructions="seconds=600 rtf=0.5")
+    long = request(instructions=LONG)
     call = locked.speech.Stream(long, metadata=key(speak))
     next(call)
     error = refusal(lambda: locked.voices.List(pb.ListVoices(), metadata=key(speak)))
@@ -267,8 +270,8 @@ def piece(text: str, **more) -> pb.TalkMessage:
     [
         ([piece("Hello.")], "no_request"),
         ([], "no_request"),
-        ([*rpc.talk("Hello."), *rpc.talk("Again.")], "no_request"),
-        ([*rpc.talk("Hello."), piece("", last=True), piece("more")], "text_over"),
+        ([*rpc.talk("Hello.", instructions=LONG), *rpc.talk("Again.")], "no_request"),
+        ([*rpc.talk("Hello.", instructions=LONG), piece("", last=True), piece("x")], "text_over"),
         ([*rpc.talk()], "no_text"),
         ([*rpc.talk("字" * 5000)], "too_long_text"),
         ([*rpc.talk("Hello.", voice="nobody")], "voice_gone"),
@@ -278,6 +281,16 @@ def test_a_talk_out_of_order_is_refused_by_name(served, messages, code):
     error = refusal(lambda: served.speech.Talk(iter(messages)))
     assert trailers_of(error)["kaikou-code"] == code
     assert idle(settle(served.studio, idle))
+
+
+def test_a_call_that_ends_while_it_begins_is_ended(served):
+    """What is being sent then cannot be taken back, and must not be sent twice."""
+    for _ in range(60):
+        messages = [*rpc.talk("Hello."), piece("", last=True), piece("more")]
+        with contextlib.suppress(grpc.RpcError):  # or it was spoken before the last one came
+            list(served.speech.Talk(iter(messages), timeout=20))
+    codes = "ExecuteBatchError|unexpected failure"
+    assert not re.search(codes, served.studio.log.read_text())
 
 
 def test_whoever_falls_silent_is_not_waited_for(served):

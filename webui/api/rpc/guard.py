@@ -15,7 +15,7 @@ from inspect import isasyncgenfunction
 import grpc
 from google.protobuf.message import DecodeError
 
-from ...errors import BadInput, KaikouError, NotAllowed, TooSlow
+from ...errors import BadInput, Cancelled, KaikouError, NotAllowed, TooSlow
 from ...logs import REQUEST_ID, request_id
 from ...settings import Limits
 from ...studio import Studio
@@ -65,7 +65,7 @@ class Guard(grpc.aio.ServerInterceptor):
             time.perf_counter(),
             None,
         )
-        request = request_id(str(metadata.get("x-request-id", "")))
+        request, call = request_id(str(metadata.get("x-request-id", ""))), None
         REQUEST_ID.set(request)
         try:
             await self._let_in(scope, method, metadata)
@@ -79,6 +79,9 @@ class Guard(grpc.aio.ServerInterceptor):
                         raise
                     asyncio.current_task().uncancel()
                     raise holder.error from None
+        except asyncio.CancelledError:
+            error = Cancelled()
+            raise
         except KaikouError as failure:
             error = failure
         except Exception:
@@ -87,6 +90,8 @@ class Guard(grpc.aio.ServerInterceptor):
         finally:
             self._write_down(request, scope, method, error, time.perf_counter() - began_s)
         if error is not None:
+            if call is not None:
+                await call.settle(GIVE_UP_S)
             async with asyncio.timeout(GIVE_UP_S):
                 await context.abort(
                     status_of(error), error.sentence(language_of(metadata)), trailers(error)
