@@ -250,7 +250,7 @@ def load(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> 
     values |= {FLAGS[k]: v for k, v in flags.items() if k in FLAGS and v is not None}
     if flags["auth"]:
         values["server.auth"] = flags["auth"]
-    return _checked(_build(values))
+    return _check(_build(values))
 
 
 def _names() -> dict[str, type]:
@@ -356,7 +356,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _checked(s: Settings) -> Settings:
+def _check(s: Settings) -> Settings:
     server = s.server
     if not 1 <= server.port <= 65535:
         raise BadInput("bad_setting.port", param="port")

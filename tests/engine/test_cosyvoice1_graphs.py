@@ -268,7 +268,7 @@ def test_on_a_gpu_all_three_networks_are_captured(root, monkeypatch, reference):
         other.start()
         try:
             torch.set_num_threads(1)
-            models.append(other._loaded())
+            models.append(other._require_model())
             return whole(
                 other.stream(
                     ask(

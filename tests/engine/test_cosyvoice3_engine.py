@@ -91,9 +91,9 @@ def test_long_pauses_are_not_heard(engine, prompt, monkeypatch):  # noqa: F811
         "webui.engine.cosyvoice.llm.sampler.Sampler.__call__",
         lambda self, scores, history: min(SILENT),
     )
-    real = type(engine._loaded()).flow_batch
+    real = type(engine._require_model()).flow_batch
     monkeypatch.setattr(
-        type(engine._loaded()),
+        type(engine._require_model()),
         "flow_batch",
         lambda self, batch: (id_counts.extend(len(ids) for _, ids, _ in batch), real(self, batch))[
             1

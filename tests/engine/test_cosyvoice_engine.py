@@ -126,7 +126,7 @@ def test_frames_computed_per_frame_emitted(engine, prompt):
     next(stream)
     utterance = engine._running["count"]
     list(stream)
-    assert utterance.emitted_frames > 4 * 2 * engine._loaded().flow.dims.chunk_size
+    assert utterance.emitted_frames > 4 * 2 * engine._require_model().flow.dims.chunk_size
     assert utterance.computed_frames == utterance.emitted_frames
 
 

@@ -60,7 +60,7 @@ def test_a_version_names_precision_and_device_and_prompts_keep_theirs(
 
 def test_prompts_that_were_saved_without_silence_behind_the_clip_are_made_again(pair):
     """Their version was "1" or "2": a prompt of another version is not read from the disk."""
-    about, model = pair[0].describe(), pair[0]._loaded()
+    about, model = pair[0].describe(), pair[0]._require_model()
     usual = {"cosyvoice1": "2", "cosyvoice2": "3", "cosyvoice3": "2"}[about.name]
     assert about.prompt_version == f"{usual}-{model.mark}"
     assert about.version.startswith(f"{int(usual) + 1}-{model.mark}")

@@ -184,7 +184,7 @@ def test_the_revision_names_the_content():
 def calls(monkeypatch):
     """How often a sentence was normalised, with nothing kept from before."""
     sentences, real = [], preparing.normalise
-    preparing._prepared.cache_clear()
+    preparing._prepare_cached.cache_clear()
     monkeypatch.setattr(
         preparing,
         "normalise",
@@ -218,11 +218,11 @@ def test_a_refusal_is_not_kept(calls):
     for _ in range(2):
         with pytest.raises(BadInput):
             prepare("啊" * 4000, "zh", r)
-    assert preparing._prepared.cache_info().currsize == 0
+    assert preparing._prepare_cached.cache_info().currsize == 0
 
 
 def test_what_is_kept_is_bounded_by_entries_and_by_characters(calls):
-    info = preparing._prepared.cache_info
+    info = preparing._prepare_cached.cache_info
     for n in range(preparing.MAX_KEPT + 50):
         prepare(f"a {n}", "en")
     assert info().currsize <= info().maxsize == preparing.MAX_KEPT_CHARS

@@ -221,12 +221,12 @@ def routes(studio: Studio, settings: Settings, sessions: Sessions, static: Stati
             "Cache-Control": "no-store",
             "X-Robots-Tag": "noindex",
         }
-        return HTMLResponse(_filled(page, facts, settings.paths.assets), status, headers)
+        return HTMLResponse(_fill(page, facts, settings.paths.assets), status, headers)
 
     return router
 
 
-def _filled(page: str, facts: dict, assets: Path) -> str:
+def _fill(page: str, facts: dict, assets: Path) -> str:
     """Facts and sentences as JSON that no reader of HTML takes for markup."""
     data = json.dumps(
         {

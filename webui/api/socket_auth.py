@@ -69,7 +69,7 @@ class SocketAuth:
         try:
             await self._loop.run_in_executor(self._door, self._check)
         except (NotAllowed, NotFound) as error:
-            self._looked(error)
+            self._on_check(error)
             raise
 
     def glance(self) -> None:
@@ -98,9 +98,9 @@ class SocketAuth:
         except KaikouError:
             pass  # the disk cannot be asked just now: nothing is known to have ended
         with suppress(RuntimeError):  # the loop has closed
-            self._loop.call_soon_threadsafe(self._looked, error)
+            self._loop.call_soon_threadsafe(self._on_check, error)
 
-    def _looked(self, error: KaikouError | None) -> None:
+    def _on_check(self, error: KaikouError | None) -> None:
         self._is_looking = False
         if error is not None and self.error is None:
             self.error = error

@@ -34,10 +34,10 @@ def cut(clip: Clip, start_s: float, end_s: float) -> Clip:
         left = max(round((speech_frames[0] * HOP_S - KEEP_S) * clip.rate), 0)
         right = round(((speech_frames[-1] + 1) * HOP_S + KEEP_S) * clip.rate)
         part = clip.with_samples(part.samples[left:right])
-    return _faded(part)
+    return _fade(part)
 
 
-def _faded(clip: Clip) -> Clip:
+def _fade(clip: Clip) -> Clip:
     out = clip.samples.copy()
     n = min(round(FADE_S * clip.rate), len(out) // 2)
     ramp = np.linspace(0, 1, n, endpoint=False, dtype=np.float32)
@@ -70,18 +70,18 @@ def trim_to_words(clip: Clip, report: ClipReport) -> Clip:
     spectrum = analyse(clip)
     left = _after_first_word(spectrum) if "cut_start" in codes else 0.0
     right = (
-        clip.duration_s - _after_first_word(_reversed(spectrum))
+        clip.duration_s - _after_first_word(_reverse(spectrum))
         if "cut_end" in codes
         else clip.duration_s
     )
     if (left == 0.0 and right == clip.duration_s) or right - left < LEAST_S:
         return clip
-    return _faded(
+    return _fade(
         clip.with_samples(clip.samples[round(left * clip.rate) : round(right * clip.rate)])
     )
 
 
-def _reversed(s: Spectrum) -> Spectrum:
+def _reverse(s: Spectrum) -> Spectrum:
     return Spectrum(s.power[::-1], s.hz, s.level_db[::-1], s.voiced[::-1], s.noise, s.speech[::-1])
 
 
@@ -99,10 +99,10 @@ def raise_level(clip: Clip) -> Clip:
     within 5 ms instead of flat tops.
     """
     gain = 10 ** (min(WANTED_LUFS - loudness_lufs(clip), MAX_GAIN_DB) / 20)
-    return clip.with_samples(_limited(clip.samples * np.float32(gain), clip.rate))
+    return clip.with_samples(_limit(clip.samples * np.float32(gain), clip.rate))
 
 
-def _limited(x: np.ndarray, rate: int) -> np.ndarray:
+def _limit(x: np.ndarray, rate: int) -> np.ndarray:
     step = max(rate // 1000, 1)
     blocks = np.abs(np.pad(x, (0, -len(x) % step))).reshape(-1, step).max(axis=1)
     needed = np.minimum(1.0, CEILING / np.maximum(blocks, 1e-9))

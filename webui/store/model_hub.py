@@ -256,11 +256,11 @@ def _modelscope(source: ModelScope) -> Iterator[HubApi]:
         folder = Path(scratch)
         api = HubApi(HubConfig(source.endpoint, folder, folder, token=""))
         for session in (api.legacy._session, api.legacy._read_session):
-            session.send = _checked(session.send, source.check)
+            session.send = _wrap_send(session.send, source.check)
         yield api
 
 
-def _checked(send: Callable, check: Callable[[str], None]) -> Callable:
+def _wrap_send(send: Callable, check: Callable[[str], None]) -> Callable:
     """`requests` sends the first request and each that follows a redirect through the session's
     `send`.
     """

@@ -38,8 +38,8 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
         raise TooLarge("too_large_file")
     entries: list[text.Pronunciation] = []
     try:
-        for number, line in enumerate(_lines(_decoded(data), kind), 1):
-            cells = [*map(_unescaped, map(str.strip, line)), "", ""]
+        for number, line in enumerate(_lines(_decode(data), kind), 1):
+            cells = [*map(_unescape, map(str.strip, line)), "", ""]
             if not any(cells) or (
                 number == 1 and cells[0].lower() == COLUMNS[0] and cells[1].lower() == COLUMNS[1]
             ):
@@ -57,7 +57,7 @@ def read(data: bytes, kind: str) -> list[text.Pronunciation]:
 def write(entries: list[text.Pronunciation], kind: str) -> bytes:
     """UTF-8 with its mark, which spreadsheets ask for; no cell is a formula."""
     out = io.StringIO(newline="")
-    rows = [COLUMNS, *((*map(_escaped, (e.term, e.reading)), e.language) for e in entries)]
+    rows = [COLUMNS, *((*map(_escape, (e.term, e.reading)), e.language) for e in entries)]
     if kind == "csv":
         csv.writer(out).writerows(rows)
     else:
@@ -67,15 +67,15 @@ def write(entries: list[text.Pronunciation], kind: str) -> bytes:
     return out.getvalue().encode("utf-8-sig")
 
 
-def _escaped(cell: str) -> str:
+def _escape(cell: str) -> str:
     return "'" + cell if _FORMULA.match(cell) else cell
 
 
-def _unescaped(cell: str) -> str:
+def _unescape(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     for mark, name in _MARKS:
         if data.startswith(mark):
             return _as(data, name)

@@ -192,9 +192,9 @@ class Drafts:
             )
         else:
             new = replace(new, worse=False)
-        return self._measured(new)
+        return self._with_figures(new)
 
-    def _measured(self, draft: Draft) -> Draft:
+    def _with_figures(self, draft: Draft) -> Draft:
         """With the figures of its part before and after its cures, so that the page can show what
         they did.
         """

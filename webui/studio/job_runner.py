@@ -66,7 +66,7 @@ class JobRunner:
         """It begins now, or waits in the line. Raises Busy, and has let its engine go then."""
         job = ready.job
         if job.text_source is not None:
-            job.text_source.listen(lambda was_waited_for: self._fed(job, was_waited_for))
+            job.text_source.listen(lambda was_waited_for: self._on_text(job, was_waited_for))
         try:
             self.admission.enter(job, lambda _: self.begin(ready))
         except BaseException:
@@ -109,7 +109,7 @@ class JobRunner:
         """A reader has taken what it will take."""
         self._close(job, by_engine=False)
 
-    def _fed(self, job: SpeechJob, was_waited_for: bool) -> None:
+    def _on_text(self, job: SpeechJob, was_waited_for: bool) -> None:
         if was_waited_for:
             job.text_arrived()
         self._poke()

@@ -69,14 +69,14 @@ class ShareLinks:
         """A link that may still be looked at. Raises NotFound, NotAllowed (taken back, expired)."""
         demo = self._store.demo(demo_id)
         if demo is None:
-            raise self._refused(NotFound("demo_gone.not_valid"))
+            raise self._count_refusal(NotFound("demo_gone.not_valid"))
         if not demo.ended and self._clock() >= demo.expires_at:
             with suppress(StorageFull):  # it is refused all the same
                 self._store.end_demo(demo.id, "expired")
         if demo.ended == "revoked":
-            raise self._refused(NotAllowed("demo_ended"))
+            raise self._count_refusal(NotAllowed("demo_ended"))
         if demo.ended or self._clock() >= demo.expires_at:
-            raise self._refused(NotAllowed("demo_expired"))
+            raise self._count_refusal(NotAllowed("demo_expired"))
         return demo
 
     def of(self, owner: str) -> ShareLink:
@@ -94,7 +94,7 @@ class ShareLinks:
             wait_s = self._buckets.setdefault(demo.id, Bucket(demo.per_minute)).take()
         if wait_s:
             s = math.ceil(wait_s)
-            raise self._refused(Busy("rate_limited.share_link", retry_after_s=s))
+            raise self._count_refusal(Busy("rate_limited.share_link", retry_after_s=s))
         return demo
 
     def enter(self, owner: str, text: str) -> ShareLink:
@@ -109,7 +109,7 @@ class ShareLinks:
             )
         if not self._store.use_demo(demo.id, len(text)):
             self.open(demo.id)  # says so if it ended just now
-            raise self._refused(NotAllowed("demo_used_up"))
+            raise self._count_refusal(NotAllowed("demo_used_up"))
         self.n_uses += 1
         return demo
 
@@ -118,7 +118,7 @@ class ShareLinks:
         self.n_uses -= 1
         self._store.give_back_demo(demo.id, len(text))
 
-    def _refused(self, error):
+    def _count_refusal(self, error):
         self.refused[error.code] += 1
         return error
 

@@ -29,7 +29,7 @@ from .timings import Timings
 from .voice_resolver import VoiceResolver
 
 
-def _counted(way_in: Callable[..., SpeechJob]) -> Callable[..., SpeechJob]:
+def _count_refusals(way_in: Callable[..., SpeechJob]) -> Callable[..., SpeechJob]:
     """Refusals are counted where they pass."""
 
     @wraps(way_in)
@@ -74,7 +74,7 @@ class Synthesis:
         )
         self._rate = Buckets(starts_per_minute)
 
-    @_counted
+    @_count_refusals
     def open(self, owner: str, *, text_in: str, **params) -> SpeechJob:
         """Everything that can be refused is refused here.
 
@@ -174,7 +174,7 @@ class Synthesis:
             return self._drafts.get(owner, voice.id).words(transcript)
         return transcript or voice.transcript, []
 
-    @_counted
+    @_count_refusals
     def open_text_stream(
         self,
         owner: str,
@@ -215,7 +215,7 @@ class Synthesis:
             owner, text_in, language, self._voice_resolver.check_model(model)
         )
 
-    @_counted
+    @_count_refusals
     def resume(self, old: SpeechJob, start: int) -> SpeechJob:
         """The same request for a listener who comes back: `old` itself where it was made to its
         end, else spoken once more with its seed. To a guest that is one more use of the link,
@@ -245,7 +245,7 @@ class Synthesis:
         job.playback, job.notes = old.playback, old.notes
         return job
 
-    @_counted
+    @_count_refusals
     def continue_take(self, owner: str, take_id: str) -> SpeechJob:
         """A stopped or failed take goes on with the sentence that broke, as it was asked for and
         with its seed: the same sound as if it had never stopped, as one job that begins with what

@@ -72,7 +72,7 @@ class TextSource:
     # ---- the writer's side -----------------------------------------------------------------------
     def push(self, delta: str) -> None:
         """All of `delta` or, with BadInput, nothing of it: too_long_text, bad_text."""
-        whole = _joined(self._half + delta)
+        whole = _join(self._half + delta)
         cut = len(whole) - (whole[-1:] >= "\ud800" and whole[-1:] <= "\udbff")
         if any("\ud800" <= c <= "\udfff" for c in whole[:cut]):
             raise BadInput("bad_text.in_text", param="delta")
@@ -292,7 +292,7 @@ class TextSourceStream:
             stream.close()
 
 
-def _joined(text: str) -> str:
+def _join(text: str) -> str:
     """With the halves of characters put together that came one after the other."""
     return (
         text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -211,7 +211,7 @@ def _day(month: str, day: str, year: str | None) -> str:
     return f"{words} {en_year(year)}" if year else words
 
 
-def _slashed(m: re.Match[str]) -> str:
+def _slash_date(m: re.Match[str]) -> str:
     """Month first, as the voice is American, unless only the day can stand there.
 
     A year of two digits is the nearest one.
@@ -365,8 +365,8 @@ _RULES: tuple[Rule, ...] = (
                 r"/(0?[1-9]|1[0-2])/(0?[1-9]|[12]\d|3[01]))(?![\d/-]|\.\d)"),
      lambda m: _day(_MONTHS[int(m[3] or m[5]) - 1], m[4] or m[6], m[1]), "-./"),
     (re.compile(r"(?<![\w/.-])(\d{1,2})([/.-])(\d{1,2})\2([12]\d{3})(?![\d/-]|\.\d)", re.A),
-        _slashed, "-./"),
-    (re.compile(r"(?<![\w/.-])(\d{1,2})(/)(\d{1,2})/(\d\d)(?![\d/-])", re.A), _slashed, "/"),
+        _slash_date, "-./"),
+    (re.compile(r"(?<![\w/.-])(\d{1,2})(/)(\d{1,2})/(\d\d)(?![\d/-])", re.A), _slash_date, "/"),
     (re.compile(r"(?<![\d.])\d{1,4}(?:\.\d{1,4}){2,3}(?![\d.]*\d)"),
         lambda m: " " * (m.start() > 0 and m.string[m.start() - 1].isalpha())
         + " point ".join(en_cardinal(p) for p in m[0].split(".")), "."),

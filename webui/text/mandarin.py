@@ -164,7 +164,7 @@ def _range(m: re.Match[str]) -> str:
     return f"{two(m[1])}到{m[2]}"
 
 
-def _signed(m: re.Match[str]) -> str:
+def _sign_word(m: re.Match[str]) -> str:
     return "负" if m[1] == "-" else "正" if m[1] == "+" else ""
 
 
@@ -283,7 +283,7 @@ _RULES: tuple[Rule, ...] = (
         lambda m: f"百分之{zh_number(m[1])}到百分之{zh_number(m[2])}", "%"),
     (re.compile(rf"(?=[-+\d])(?:(?<![A-Za-z\d)\]])([-+]))?{_START}({_N})\s?([%‰])"
                 rf"(?:\s?[-~—]{{1,2}}\s?({_N})\s?[%‰])?"),
-     lambda m: _signed(m) + ("百" if m[3] == "%" else "千") + "分之" + zh_number(m[2])
+     lambda m: _sign_word(m) + ("百" if m[3] == "%" else "千") + "分之" + zh_number(m[2])
      + (f"到{'百' if m[3] == '%' else '千'}分之{zh_number(m[4])}" if m[4] else ""), "%‰"),
     (re.compile(r"(?<![\d/])(0[1-9]|1[0-2])/(0[1-9]|[12]\d|3[01])(?![\d/])"),
         lambda m: f"{zh_cardinal(str(int(m[1])))}月{zh_cardinal(str(int(m[2])))}日", "/"),
@@ -299,7 +299,7 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(rf"(?<!\d)([-+]?)({_N})\s?°\s?([CF]?)(?![A-Za-z])"), _degrees, "°"),
     (re.compile(rf"(?=[-+\d])(?:(?<![A-Za-z\d)\]])([-+])|(?<![A-Za-z\d.])(?<![A-Za-z] "
                 rf"))({_N})\s?({_UNIT})"
-                rf"(?![A-Za-z\d])"), lambda m: _signed(m) + _two(m[2]) + _UNITS[m[3]], ""),
+                rf"(?![A-Za-z\d])"), lambda m: _sign_word(m) + _two(m[2]) + _UNITS[m[3]], ""),
     (re.compile(r"(?<=[\dA-Za-z)])\s?([+×*÷=<>≤≥≈≠])\s?(?=[\dA-Za-z(])"),
         lambda m: _OPERATORS[m[1]], "+×*÷=<>≤≥≈≠"),
     (re.compile(r"(?<=[\dA-Za-z)])\s?\^\s?(-?\d{1,3})(?!\d)"), _power, "^"),

@@ -103,7 +103,7 @@ def _size(parts: tuple[str, ...]) -> int:
     lock=threading.Lock(),
     info=True,
 )
-def _prepared(
+def _prepare_cached(
     text: str, language: str, readings: Readings, rule: Segmentation | None
 ) -> tuple[str, ...]:
     is_asked, text = language not in ("", "auto"), without_marks(text)
@@ -136,12 +136,12 @@ def prepare(
     last results are kept. Raises BadInput only where the readings make the text too long; a text
     with nothing to say gives [].
     """
-    return list(_prepared(text, language, readings, rule))
+    return list(_prepare_cached(text, language, readings, rule))
 
 
 def cache_counts() -> tuple[int, int]:
     """How many texts were prepared before, and how many had to be."""
-    info = _prepared.cache_info()
+    info = _prepare_cached.cache_info()
     return info.hits, info.misses
 
 

@@ -49,7 +49,7 @@ def _index(digits: str) -> int:
     return 1 if n % 10 in (2, 3, 4) and n % 100 not in (12, 13, 14) else 2
 
 
-def _spelled(digits: str, form: str) -> str:
+def _spell(digits: str, form: str) -> str:
     words = spelled(digits, "ru", form).replace("четверт", "четвёрт")
     return words.removeprefix("одна ") if words.startswith("одна тысяча") else words
 
@@ -60,18 +60,18 @@ def _number(text: str, gender: str = "masculine") -> str:
     """
     whole, _, decimals = text.replace(",", ".").partition(".")
     if len(whole) > LONGEST or (len(whole) > 1 and whole[0] == "0"):
-        return " ".join(_spelled(d, "cardinal-masculine") for d in whole + decimals)
+        return " ".join(_spell(d, "cardinal-masculine") for d in whole + decimals)
     if not decimals:
-        return _spelled(whole, f"cardinal-{gender}")
+        return _spell(whole, f"cardinal-{gender}")
     if len(decimals) > 3:
         return f"{_number(whole)} запятая " + " ".join(_number(d) for d in decimals)
     whole_name = "целая" if _index(whole) == 0 else "целых"
     part = _PARTS[len(decimals)][_index(decimals) != 0]
-    parts = _spelled(str(int(decimals)), "cardinal-feminine")
-    return f"{_spelled(whole, 'cardinal-feminine')} {whole_name} {parts} {part}"
+    parts = _spell(str(int(decimals)), "cardinal-feminine")
+    return f"{_spell(whole, 'cardinal-feminine')} {whole_name} {parts} {part}"
 
 
-def _counted(text: str, forms: tuple[str, str, str]) -> str:
+def _read_counted(text: str, forms: tuple[str, str, str]) -> str:
     if re.search("[.,]", text):
         return f"{_number(text)} {forms[1]}"
     gender = "feminine" if forms[0][-1] in "ая" else "masculine"
@@ -79,33 +79,33 @@ def _counted(text: str, forms: tuple[str, str, str]) -> str:
 
 
 def _date(day: str, month: str, year: str | None) -> str:
-    words = f"{_spelled(str(int(day)), 'ordinal-neuter-genitive')} {month}"
-    return f"{words} {_spelled(year, 'ordinal-masculine-genitive')} года" if year else words
+    words = f"{_spell(str(int(day)), 'ordinal-neuter-genitive')} {month}"
+    return f"{words} {_spell(year, 'ordinal-masculine-genitive')} года" if year else words
 
 
 def _year(m: re.Match[str]) -> str:
     case = {"год": "", "году": "-locative"}.get(m[2], "-genitive")
     if m[2] == "годом":
         case = "-ablative"
-    return f"{_spelled(m[1], 'ordinal-masculine' + case)} {'года' if m[2] == 'г.' else m[2]}"
+    return f"{_spell(m[1], 'ordinal-masculine' + case)} {'года' if m[2] == 'г.' else m[2]}"
 
 
 def _time(m: re.Match[str]) -> str:
     hour, minute = str(int(m[1])), int(m[2])
     if not minute:
-        return _counted(hour, _HOURS)
+        return _read_counted(hour, _HOURS)
     return f"{_number(hour)} {'ноль ' if minute < 10 else ''}{_number(str(minute))}"
 
 
 def _money(amount: str, scale: str | None, currency: str) -> str:
     if scale:
-        return f"{_counted(amount, _SCALES[scale.rstrip('.')])} {_MONEY[currency][2]}"
-    return _counted(amount, _MONEY[currency])
+        return f"{_read_counted(amount, _SCALES[scale.rstrip('.')])} {_MONEY[currency][2]}"
+    return _read_counted(amount, _MONEY[currency])
 
 
 def _degrees(m: re.Match[str]) -> str:
     scale = {"C": " Цельсия", "F": " Фаренгейта", "": ""}[m[3].replace("С", "C")]
-    return f"{'минус ' if m[1] else ''}{_counted(m[2], _DEGREES)}{scale}"
+    return f"{'минус ' if m[1] else ''}{_read_counted(m[2], _DEGREES)}{scale}"
 
 
 _SIGN = r"(?<![\w)\]])-"
@@ -130,10 +130,10 @@ _RULES: tuple[Rule, ...] = (
     (re.compile(rf"(?<![\d.,])({_N})\s?(?:(тыс\.?|млн|млрд)\s?)?(руб\.|[₽$€£¥])"),
         lambda m: _money(m[1], m[2], m[3]), "₽$€£¥р"),
     (re.compile(rf"(?<![\d.,])({_N})\s?(тыс\.|млн|млрд)(?![а-яё])"),
-        lambda m: _counted(m[1], _SCALES[m[2].rstrip(".")]), "тм"),
+        lambda m: _read_counted(m[1], _SCALES[m[2].rstrip(".")]), "тм"),
     (re.compile(rf"({_SIGN})?(?<![\d.,])({_N})\s?°\s?([CСF]?)(?![A-Za-zА-я])"), _degrees, "°"),
     (re.compile(rf"({_SIGN})?(?<![\w.,])({_N})\s?({_UNIT})(?![\w/^])"),
-        lambda m: "минус " * bool(m[1]) + _counted(m[2], _UNITS[m[3]]), ""),
+        lambda m: "минус " * bool(m[1]) + _read_counted(m[2], _UNITS[m[3]]), ""),
     (re.compile(r"№\s?|No\.\s?(?=\d)"), lambda m: "номер ", "№."),
     (re.compile(rf"(?<![\w.,-])({_N})\s?[-~]\s?(?={_N}(?![\d-]))"), lambda m: f"{_number(m[1])} - ",
         "-~"),

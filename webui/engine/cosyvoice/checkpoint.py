@@ -109,7 +109,7 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
     prefix_fixups: substrings to take out of every key. Raises NotReady naming file and fault; never
       runs anything from the file.
     """
-    state = _read_safetensors(path) if path.suffix == ".safetensors" else _unwrapped(read_pt(path))
+    state = _read_safetensors(path) if path.suffix == ".safetensors" else _unwrap(read_pt(path))
     out = {}
     for key, value in state.items():
         if isinstance(value, int | float):  # a note of the training: epoch, step
@@ -129,7 +129,7 @@ def load_state(path: Path, prefix_fixups: Sequence[str] = ()) -> dict[str, Tenso
     return out
 
 
-def _unwrapped(state: dict) -> dict:
+def _unwrap(state: dict) -> dict:
     """The table of tensors, where it is kept under a name beside other things."""
     inner = next((state[name] for name in WRAPPERS if isinstance(state.get(name), dict)), None)
     is_wrapped = (

@@ -238,7 +238,7 @@ class CosyVoiceEngine:
     @property
     def version(self) -> str:
         """Settings that change what is heard are part of it, and so is what computes it."""
-        model, settings = self._loaded(), (self._steps, self._first_hop, self._profile)
+        model, settings = self._require_model(), (self._steps, self._first_hop, self._profile)
         model_spec = model.model_spec
         usual = (model_spec.steps[0], model_spec.first_hops[0], USUAL)
         suffix = "".join(f"-{s}" for s in settings) if settings != usual else ""
@@ -253,16 +253,16 @@ class CosyVoiceEngine:
         """A prompt is what the listening networks hear, on the host and in fp32 always: no setting
         and no device changes it.
         """
-        model = self._loaded()
+        model = self._require_model()
         return f"{model.model_spec.prompt_code}-{model.mark}"
 
-    def _loaded(self) -> Model:
+    def _require_model(self) -> Model:
         if self._model is None:
             raise NotReady("notready.engine", title=self._title)
         return self._model
 
     def describe(self) -> Abilities:
-        model, facts = self._loaded(), self._loaded().facts
+        model, facts = self._require_model(), self._require_model().facts
         lanes = LANES[model.device_config.device != "cpu"]
         return Abilities(
             model.model_spec.engine,
@@ -288,13 +288,13 @@ class CosyVoiceEngine:
 
     def encode(self, samples: np.ndarray, rate: int, transcript: str, language: str) -> Prompt:
         """The transcript is not part of a voice here: it travels with each request."""
-        return self._loaded().prompt_encoder.make(samples, rate, "", self.prompt_version)
+        return self._require_model().prompt_encoder.make(samples, rate, "", self.prompt_version)
 
     def prepare(self, prompt: Prompt) -> None:
         """Runs the prompt through the flow once: seconds on a CPU, and the first click need not
         wait for them.
         """
-        self._loaded()
+        self._require_model()
         self._runner.prepare(self._voices.get(prompt))
 
     def preset(self, name: str) -> Prompt:
@@ -302,7 +302,7 @@ class CosyVoiceEngine:
 
         Raises EngineFault when there is none of that name.
         """
-        voice = self._loaded().presets.get(name)
+        voice = self._require_model().presets.get(name)
         if voice is None:
             raise EngineFault("fault.no_preset_voice", name=name[:60], param="voice")
         data = voice.pack()
@@ -314,7 +314,7 @@ class CosyVoiceEngine:
         return self._run(
             request,
             prompt,
-            lambda voice: self._loaded().prompt_builder(voice, request).build_lm_tokens(),
+            lambda voice: self._require_model().prompt_builder(voice, request).build_lm_tokens(),
         )
 
     def convert(
@@ -326,7 +326,9 @@ class CosyVoiceEngine:
         return self._run(
             request,
             prompt,
-            lambda voice: [FixedTokens(self._loaded().prompt_encoder.speech_ids(samples, rate))],
+            lambda voice: [
+                FixedTokens(self._require_model().prompt_encoder.speech_ids(samples, rate))
+            ],
         )
 
     def stream_text(
@@ -335,13 +337,13 @@ class CosyVoiceEngine:
         """As `stream`, for a text that is still arriving; `pieces` may block, and sound comes out
         before it ends.
         """
-        self._loaded()  # raises NotReady
+        self._require_model()  # raises NotReady
         scheduler = self._runner.scheduler
         return self._run(
             request,
             prompt,
             lambda voice: [
-                self._loaded()
+                self._require_model()
                 .prompt_builder(voice, request)
                 .arriving(pieces, scheduler.lock, scheduler.ids_wanted.notify)
             ],
@@ -353,7 +355,7 @@ class CosyVoiceEngine:
         prompt: Prompt,
         sources: Callable[[CachedPrompt], Sequence[TokenSource]],
     ) -> Iterator[Chunk]:
-        model, voices, stages = self._loaded(), self._voices, self._runner
+        model, voices, stages = self._require_model(), self._voices, self._runner
         if prompt.engine != model.model_spec.engine:
             raise EngineFault("voice_other_engine", engine=prompt.engine[:40], param="voice")
         voice = voices.get(prompt)
@@ -374,12 +376,12 @@ class CosyVoiceEngine:
                 del self._running[request.id]
 
     def notes(self, request: SpeechRequest) -> list[tuple[str, str]]:
-        odd = self._loaded().tokenizer.unknown(request.text)
+        odd = self._require_model().tokenizer.unknown(request.text)
         tags = [message("note.unknown_tag", tag=tag) for tag in odd[:3]]
-        return tags + self._loaded().model_spec.cautions(request)
+        return tags + self._require_model().model_spec.cautions(request)
 
     def check(self, request: SpeechRequest, prompt: Prompt) -> list[tuple[str, str]]:
-        prompt_builder = self._loaded().prompt_builder(self._voices.get(prompt), request)
+        prompt_builder = self._require_model().prompt_builder(self._voices.get(prompt), request)
         prompt_builder.build_lm_tokens()
         return prompt_builder.fit_notes()
 

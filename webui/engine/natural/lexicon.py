@@ -65,7 +65,8 @@ class Lexicon:
         own = self.own.get(word, {})
         if phrase is not None and len(phrase) == len(word):
             syllables = [
-                _citation(c, _toned(choices[0])) for c, choices in zip(word, phrase, strict=True)
+                _citation(c, _add_tones(choices[0]))
+                for c, choices in zip(word, phrase, strict=True)
             ]
         elif len(word) > 2:
             syllables = [s for part in self._parts(word) for s in self.reading(part)]
@@ -120,11 +121,11 @@ class Lexicon:
 def default_reading(c: str) -> str:
     """The commonest reading of one character; "" for one that is not in the dictionary."""
     choices = pinyin_dict.get(ord(c), "")
-    return _toned(choices.split(",")[0]) if choices else ""
+    return _add_tones(choices.split(",")[0]) if choices else ""
 
 
 @cache
-def _toned(accented: str) -> str:
+def _add_tones(accented: str) -> str:
     return to_tone3(accented, v_to_u=False, neutral_tone_with_five=True)
 
 

@@ -72,7 +72,7 @@ def clauses(
     if re.search("[0-9]", text) and (language == "zh" or HAN_CHAR.search(text)):
         text = read_mandarin(text)
     spoken_units = [unit for unit in units(text, speaker) if unit.n_syllables]
-    return [_clause(group) for group in _packed(spoken_units, is_first)]
+    return [_clause(group) for group in _pack(spoken_units, is_first)]
 
 
 def _tidy(text: str) -> str:
@@ -105,7 +105,7 @@ def _is_kept(c: str) -> bool:
     return _is_sayable(c) or unicodedata.category(c)[0] == "P" or c in "\n $%&+=@#<>"
 
 
-def _packed(spoken_units: list[Unit], is_first: bool) -> list[list[Unit]]:
+def _pack(spoken_units: list[Unit], is_first: bool) -> list[list[Unit]]:
     """Units that are said in one call: up to a sentence's end or MAX_CLAUSE_TOKENS, the very first
     as soon as it has a few syllables.
     """

@@ -72,11 +72,11 @@ def units(text: str, speaker: EspeakLibrary) -> Iterator[Unit]:
         if m[0][0] == "." and m.end() < len(text) and not may_end(text[start : m.start()]):
             continue
         symbol = next((sign for signs, sign, _ in _STRENGTH if any(c in signs for c in m[0])), ",")
-        yield from _shortened(
+        yield from _split_long(
             _parts(text[start : m.start()], speaker), symbol, " ".join(m[0].split("\n"))
         )
         start = m.end()
-    yield from _shortened(_parts(text[start:], speaker), ".", "")
+    yield from _split_long(_parts(text[start:], speaker), ".", "")
 
 
 def _parts(stretch: str, speaker: EspeakLibrary) -> list[Part]:
@@ -131,7 +131,7 @@ def _english_pieces(run: str) -> Iterator[str]:
         yield run
 
 
-def _shortened(parts: list[Part], mark: str, mark_text: str) -> Iterator[Unit]:
+def _split_long(parts: list[Part], mark: str, mark_text: str) -> Iterator[Unit]:
     """A stretch in units of at most MAX_UNIT_TOKENS, about equally long."""
     whole = Unit(parts, mark, mark_text)
     n = -(-whole.tokens // MAX_UNIT_TOKENS)

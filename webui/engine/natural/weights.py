@@ -35,12 +35,12 @@ def obtain(folders: Iterable[Path], packages: Iterable[str] = PACKAGES) -> Path:
     folders = list(folders)
     for folder in folders:
         if (folder / FILE).is_file():
-            return _checked(folder / FILE)
+            return _check(folder / FILE)
     parts = list(_parts(packages))
     error: OSError | None = None
     for folder in folders:
         try:
-            return _checked(write(_blocks(parts), folder))
+            return _check(write(_blocks(parts), folder))
         except OSError as e:
             error = e
     raise NotReady("natural_storage.write", reason=error and error.strerror) from error
@@ -92,7 +92,7 @@ def _parts(packages: Iterable[str]) -> Iterator[Path]:
         yield part
 
 
-def _checked(path: Path) -> Path:
+def _check(path: Path) -> Path:
     """Raises NotReady when its checksum is another one.
 
     Reads it once for as long as it is the same file.

@@ -185,7 +185,7 @@ class ChildProcess:
                 while True:
                     words, body = receive(source.read)
                     if "re" in words:
-                        self._answered(words, body)
+                        self._on_reply(words, body)
                     elif words["op"] == "want":
                         self.text_callbacks.get(words["stream"], bool)(True)
                     else:
@@ -198,7 +198,7 @@ class ChildProcess:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._nonsense(f"words without sense: {type(error).__name__}")
 
-    def _answered(self, words: dict, body: bytes) -> None:
+    def _on_reply(self, words: dict, body: bytes) -> None:
         with self._lock:
             call = self._calls.pop(words["re"], None)
         if call is not None:

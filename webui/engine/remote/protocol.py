@@ -23,13 +23,13 @@ def words_of(record) -> dict:
 
 
 def record_of(kind: type[Record], words: dict) -> Record:
-    return kind(**{k: _frozen(v) for k, v in words.items()})
+    return kind(**{k: _freeze(v) for k, v in words.items()})
 
 
-def _frozen(value):
+def _freeze(value):
     """As our records have it, whose fields are never lists or dicts."""
     if isinstance(value, list):
-        return tuple(map(_frozen, value))
+        return tuple(map(_freeze, value))
     return MappingProxyType(value) if isinstance(value, dict) else value
 
 

@@ -181,7 +181,7 @@ class BatchWorker:
                     self.queue.line_done(line)
                 self._outages.pop(task.key, None)
             except Exception as error:
-                self._failed(task, error)
+                self._on_failure(task, error)
         except Exception as error:  # not even that could be written down
             log.error("line %d of %s: %s", line.n, line.job, error)
             self._stop(
@@ -190,7 +190,7 @@ class BatchWorker:
         self.queue.finish(task)
         self.watchers.tell(line.job)
 
-    def _failed(self, task: LineTask, error: Exception) -> None:
+    def _on_failure(self, task: LineTask, error: Exception) -> None:
         line = task.line
         if isinstance(error, Cancelled) or self.queue.is_closing:
             return self._jobs.release(line)

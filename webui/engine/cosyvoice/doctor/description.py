@@ -49,10 +49,10 @@ def description(model: Model, prompt: PromptFeatures, recognise: Recognise | Non
         ratio = round(ids / max(1, alone), 2)
         is_read = _is_read(ratio if ends_alone else None, error)
         figures["with"][end] = {"ids": ids, "ratio": ratio, "error": error, "is_read": is_read}
-    return _judged(figures)
+    return _judge(figures)
 
 
-def _judged(figures: dict) -> Result:
+def _judge(figures: dict) -> Result:
     """The usual end unless it is known to be read with its description, and another is known not to
     be.
     """

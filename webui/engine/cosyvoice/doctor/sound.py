@@ -21,7 +21,7 @@ MOST_CACHED = 0.05  # natural-log mel between a stream and one piece
 
 def vocoder(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
     """The clip's own mel through the vocoder alone: a wrong phase or excitation smears it."""
-    far = distance(prompt.mel[0], _vocoded(model, prompt))
+    far = distance(prompt.mel[0], _vocode(model, prompt))
     figures = {"mel_distance": round(far, 3), "clip": clip.name}
     if not far < MOST_VOCODED:
         sentences = message("doctor.vocoder_bad", distance=far, most_vocoded=MOST_VOCODED)
@@ -31,7 +31,7 @@ def vocoder(model: Model, clip: Clip, prompt: PromptFeatures) -> Result:
     return passed("F", "vocoder", sentences, figures)
 
 
-def _vocoded(model: Model, prompt: PromptFeatures):
+def _vocode(model: Model, prompt: PromptFeatures):
     return mel_of_sound(model, sound_of(model, prompt.mel[0]), model.spec.sample_rate)
 
 

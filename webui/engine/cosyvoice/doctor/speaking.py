@@ -71,7 +71,7 @@ def speaking(
             | {"ids_per_text_id": round(len(ids) / max(1, n_text), 2)}
             | _measure_wave(model, ids, wave, prompt, other)
         )
-    return _judged(model, text_figures), waves
+    return _judge(model, text_figures), waves
 
 
 def _measure_wave(
@@ -110,7 +110,7 @@ def _alike(own: torch.Tensor, other: torch.Tensor) -> float:
     return round(value, 3) if value == value else 0.0
 
 
-def _judged(model: Model, text_figures: list[dict]) -> Result:
+def _judge(model: Model, text_figures: list[dict]) -> Result:
     scale = model.spec.ids_per_s / 25
     faults: list[tuple[str, str]] = []
     for figures in text_figures:

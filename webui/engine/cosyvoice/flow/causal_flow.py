@@ -121,13 +121,13 @@ class CausalFlow(FlowNetwork, ABC):
             if FRAMES_PER_ID * (work.start + work.count) > MAX_FRAMES:
                 raise BadInput("bad_input.over_300_s")
         try:
-            return list(self._advanced(works))
+            return list(self._advance_batch(works))
         except Exception:
             for work, mark in zip(works, marks, strict=True):
                 work.back_to(mark)
             raise
 
-    def _advanced(self, works: Sequence[Work]) -> torch.Tensor:
+    def _advance_batch(self, works: Sequence[Work]) -> torch.Tensor:
         first_work, frames = works[0], FRAMES_PER_ID * works[0].count
         mu = torch.cat(
             [self.encode(work.ids, work.final, work.encoder_past, work.blocks) for work in works]

@@ -56,7 +56,7 @@ class LengthRegulator(nn.Module):
             (prompt, prompt_frames),
             *((new[:, start:end], count) for start, end, count in pieces(new.shape[1], frames)),
         ]
-        x = torch.cat([_stretched(part, count) for part, count in parts if count], 2)
+        x = torch.cat([_upsample(part, count) for part, count in parts if count], 2)
         return self.model(x).mT
 
 
@@ -74,7 +74,7 @@ def pieces(ids: int, frames: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def _stretched(x: torch.Tensor, frames: int) -> torch.Tensor:
+def _upsample(x: torch.Tensor, frames: int) -> torch.Tensor:
     """(1, n, 80) -> (1, 80, frames)"""
     wide = torch.promote_types(x.dtype, torch.float32)
     return F.interpolate(x.mT.to(wide), size=frames, mode="linear").to(x.dtype)

@@ -152,9 +152,9 @@ class StreamingTextTokens(TokenSource):
             self._on_text()
 
     def _speak(self) -> Iterator[int | None]:
-        yield from self._make_stream().speak(self._arrived())
+        yield from self._make_stream().speak(self._iterate_text())
 
-    def _arrived(self) -> Iterator[int | None]:
+    def _iterate_text(self) -> Iterator[int | None]:
         """None while the rest is still to come."""
         while True:
             with self._lock:

@@ -206,9 +206,9 @@ class AudioWorker:
                 (piece.request_state for piece in pieces if piece.request_state.is_first), None
             )
         began = time.perf_counter()
-        pieces = self._flowed([piece for piece in pieces if self._is_begun(piece)])
+        pieces = self._run_flow([piece for piece in pieces if self._is_begun(piece)])
         flowed = time.perf_counter()
-        pieces = self._sounded(pieces)
+        pieces = self._run_vocoder(pieces)
         sounded = time.perf_counter()
         self._count(sounded - began, len(pieces), sum(piece.ids for piece in pieces))
         with self._scheduler.lock:
@@ -249,7 +249,7 @@ class AudioWorker:
             return False
         return True
 
-    def _flowed(self, pieces: list[FlowBatchItem]) -> list[FlowBatchItem]:
+    def _run_flow(self, pieces: list[FlowBatchItem]) -> list[FlowBatchItem]:
         """Those whose mel is there.
 
         Where they fail together each is asked alone, and only those fail that still do.
@@ -271,7 +271,7 @@ class AudioWorker:
                 log.warning(
                     "the flow failed for %d requests at once (%s): one by one", len(pieces), error
                 )
-                return [frames for piece in pieces for frames in self._flowed([piece])]
+                return [frames for piece in pieces for frames in self._run_flow([piece])]
             self._fail(batch[0].request_state, error)  # whatever it was, it is this request's
             return []
         for piece, mel, (computed, emitted) in zip(batch, mels, before, strict=True):
@@ -285,7 +285,7 @@ class AudioWorker:
             piece.request_state.emitted_frames += segment.flow.emitted_frames - emitted
         return pieces
 
-    def _sounded(self, pieces: list[FlowBatchItem]) -> list[FlowBatchItem]:
+    def _run_vocoder(self, pieces: list[FlowBatchItem]) -> list[FlowBatchItem]:
         """Those with the sound of their hop, where it is over."""
         batch = [
             piece

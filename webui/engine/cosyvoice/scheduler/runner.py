@@ -47,8 +47,8 @@ class EngineRunner:
             on_break,
         )
         self._ids_per_s, self._title = model.spec.ids_per_s, model.model_spec.title
-        self.lm_worker = LMWorker(self.scheduler, model.lm, profile, self._failed)
-        self.audio_worker = AudioWorker(self.scheduler, model, voices, profile, self._failed)
+        self.lm_worker = LMWorker(self.scheduler, model.lm, profile, self._end_request)
+        self.audio_worker = AudioWorker(self.scheduler, model, voices, profile, self._end_request)
         self._halved: Sequence[TwoHalves] = (
             (model.guidance, model.vocoder) if self._device == "cpu" else ()
         )
@@ -135,7 +135,7 @@ class EngineRunner:
             return contextlib.nullcontext()
         return torch.cuda.stream(torch.cuda.Stream(priority=-1 if stage is self.lm_worker else 0))
 
-    def _failed(self, request_state: RequestState | None, error: Exception) -> KaikouError:
+    def _end_request(self, request_state: RequestState | None, error: Exception) -> KaikouError:
         """Ends the request alone. Raises where the device itself does not answer any more."""
         fault = as_engine_error(error)
         if request_state is not None:
