@@ -44,9 +44,9 @@ def main() -> int:
     )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default scripts/deploy")
     args = parser.parse_args()
-    found = list(problems(args.folder, metrics_of_a_studio()))
-    print("\n".join(found) or "nothing is wrong")
-    return bool(found)
+    errors = list(problems(args.folder, metrics_of_a_studio()))
+    print("\n".join(errors) or "nothing is wrong")
+    return bool(errors)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ def fleet(*program: str, n_replicas: int = 1) -> Iterator[tuple[ClusterEngine, i
     n_replicas are there.
     """
     port = free_port()
-    where = ["--port", str(port)] if program[:2] == tuple(RAY_SERVE[:2]) else [str(port)]
+    address_args = ["--port", str(port)] if program[:2] == tuple(RAY_SERVE[:2]) else [str(port)]
     environment = {**os.environ, "KAIKOU_NATURAL": "0", "KAIKOU_WORKERS": "2"}
-    process = subprocess.Popen([sys.executable, *program, *where], cwd=ROOT, env=environment)
+    process = subprocess.Popen([sys.executable, *program, *address_args], cwd=ROOT, env=environment)
     engine = ClusterEngine(f"127.0.0.1:{port}")
     try:
         end_s = time.monotonic() + START_S
@@ -69,18 +69,18 @@ def tree(root: int) -> list[int]:
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(fields[1])
-    found = {root}
-    while more := {p for p, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found)
+    pids = {root}
+    while more := {p for p, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return sorted(pids)
 
 
 def replica_pids(pid: int) -> list[int]:
     """Processes of Ray that hold a replica."""
-    found = []
+    pids = []
     for child in tree(pid):
         with contextlib.suppress(OSError):
             title = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
             if b"ServeReplica" in title:
-                found.append(child)
-    return found
+                pids.append(child)
+    return pids

@@ -48,13 +48,19 @@ def kill_replicas(
     local: Engine, prompt: Prompt, engine: ClusterEngine, pid: int, n_kills: int
 ) -> Tally:
     """The listeners speak all the time; each take is compared with the undisturbed one."""
-    wanted = request(1, *TEXTS * 4)
-    undisturbed = np.concatenate([chunk.samples for chunk in local.stream(wanted, prompt)])
+    speech_request = request(1, *TEXTS * 4)
+    undisturbed = np.concatenate([chunk.samples for chunk in local.stream(speech_request, prompt)])
     stop, lock, tally = threading.Event(), threading.Lock(), Tally()
 
     def listen() -> None:
         while not stop.is_set():
-            stream, chunks, n_replays, failed, waits_s = engine.stream(wanted, prompt), [], 0, 0, []
+            stream, chunks, n_replays, failed, waits_s = (
+                engine.stream(speech_request, prompt),
+                [],
+                0,
+                0,
+                [],
+            )
             while True:
                 began_s = time.monotonic()
                 try:

@@ -20,8 +20,8 @@ LISTEN_S = 0.2  # between two chunks of a listener
 
 
 def ramp(local: Engine, prompt: Prompt, engine: ClusterEngine) -> None:
-    wanted = request(1, *TEXTS * 4)
-    undisturbed = np.concatenate([chunk.samples for chunk in local.stream(wanted, prompt)])
+    speech_request = request(1, *TEXTS * 4)
+    undisturbed = np.concatenate([chunk.samples for chunk in local.stream(speech_request, prompt)])
     counts: Counter[str] = Counter()
     lock, n_listeners, over = threading.Lock(), [0], threading.Event()
 
@@ -33,7 +33,7 @@ def ramp(local: Engine, prompt: Prompt, engine: ClusterEngine) -> None:
                 continue
             try:
                 chunks = []
-                for chunk in engine.stream(wanted, prompt):
+                for chunk in engine.stream(speech_request, prompt):
                     chunks.append(chunk.samples)
                     time.sleep(LISTEN_S)
                 is_whole = np.array_equal(np.concatenate(chunks), undisturbed)

@@ -26,13 +26,13 @@ BOTH = ("summary", "summary_zh")
 
 def exported(text: str) -> Exported:
     """Sample -> label -> the values it has, of an answer of /metrics."""
-    found: dict[str, dict[str, set[str]]] = {}
+    metrics: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            labels = found.setdefault(sample.name, defaultdict(set))
+            labels = metrics.setdefault(sample.name, defaultdict(set))
             for label, value in sample.labels.items():
                 labels[label].add(value)
-    return found
+    return metrics
 
 
 def check(folder: Path, has: Exported, board: Path = DASHBOARD) -> Iterator[str]:
@@ -64,14 +64,14 @@ def problems(expression: str, has: Exported) -> Iterator[str]:
         return True
 
     promql_parser.walk(tree, look)
-    known = set(ADDED)
+    names = set(ADDED)
     for selector in selectors:
         name = selector.name
         if name not in has and name not in OWN:
             yield f"nobody exports {name}"
             continue
         values = has.get(name, {})
-        known |= values.keys()
+        names |= values.keys()
         for matcher in selector.matchers.matchers:
             if matcher.name in ADDED or matcher.name == "__name__":
                 continue
@@ -79,5 +79,5 @@ def problems(expression: str, has: Exported) -> Iterator[str]:
                 yield f"{name} has no label {matcher.name}"
             elif matcher.op == EQUAL and matcher.value not in values[matcher.name]:
                 yield f"{name} has no {matcher.name}={matcher.value}"
-    for label in labels - known:
+    for label in labels - names:
         yield f"grouped by {label}, which no metric of it has"

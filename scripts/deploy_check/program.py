@@ -36,9 +36,9 @@ def check(folder: Path) -> Iterator[str]:
     for name, resource in manifests(folder).items():
         for pod in pods(resource):
             for container in pod["containers"]:
-                where = f"{name} {container['name']}"
+                place = f"{name} {container['name']}"
                 is_ray = resource["kind"] == "RayService"
-                yield from (f"{where}: {p}" for p in _container(container, is_ray))
+                yield from (f"{place}: {p}" for p in _container(container, is_ray))
     yield from _fleet(folder)
     yield from _scraped(folder)
 
@@ -89,8 +89,8 @@ def _address(url: str) -> Iterator[str]:
 
 
 def _environment(values: Mapping[str, str]) -> Iterator[str]:
-    ours = {k: v for k, v in values.items() if k.startswith("KAIKOU_")}
-    yield from _settings((), ours | KEY)
+    own_settings = {k: v for k, v in values.items() if k.startswith("KAIKOU_")}
+    yield from _settings((), own_settings | KEY)
     for name, value in values.items():
         if SECRET.search(name) and not value.startswith("${"):
             yield f"the secret {name} stands in a file"
@@ -115,8 +115,8 @@ def _image(folder: Path, steps: list[Step]) -> Iterator[str]:
         elif step.name == "USER":
             users[step.stage] = step.text
         elif step.name == "COPY" and "--from" not in step.text:
-            gone = [w for w in step.words[:-1] if not (ROOT / w).exists()]
-            yield from (f"{w} is copied and is not there" for w in gone)
+            missing = [w for w in step.words[:-1] if not (ROOT / w).exists()]
+            yield from (f"{w} is copied and is not there" for w in missing)
         elif step.name in ("CMD", "ENTRYPOINT"):
             yield from command(step.words)
         elif step.name == "HEALTHCHECK":
@@ -145,10 +145,10 @@ def _run(step: Step) -> Iterator[str]:
 
 # ---- compose and Kubernetes ----------------------------------------------------------------------
 def _service(folder: Path, service: dict) -> Iterator[str]:
-    ours = "build" in service
+    is_own = "build" in service
     yield from _images(service["image"])
     yield from _environment(service.get("environment", {}))
-    if ours:
+    if is_own:
         yield from command([*service.get("entrypoint", []), *service.get("command", [])])
         if not (folder / service["build"]["context"] / service["build"]["dockerfile"]).is_file():
             yield f"{service['build']['dockerfile']} is not there"
@@ -192,8 +192,8 @@ def _container(container: dict, is_ray: bool) -> Iterator[str]:
 
 def _fleet(folder: Path) -> Iterator[str]:
     """The RayService as its operator and Ray would read it, and who speaks to it."""
-    found = manifests(folder)
-    spec = found["RayService/kaikou-fleet"]["spec"]
+    documents = manifests(folder)
+    spec = documents["RayService/kaikou-fleet"]["spec"]
     config = yaml.safe_load(spec["serveConfigV2"])
     for application in config["applications"]:
         module, _, name = application["import_path"].partition(":")
@@ -207,7 +207,7 @@ def _fleet(folder: Path) -> Iterator[str]:
         )
     if config["http_options"] != {"host": "0.0.0.0", "port": FLEET_PORT}:
         yield f"RayService: studios come to port {FLEET_PORT} from other pods"
-    cell = found["StatefulSet/kaikou-cell"]["spec"]["template"]["spec"]["containers"][0]
+    cell = documents["StatefulSet/kaikou-cell"]["spec"]["template"]["spec"]["containers"][0]
     if f"ray://kaikou-fleet-serve-svc:{FLEET_PORT}" not in cell["args"]:
         yield "StatefulSet/kaikou-cell: the fleet is at another address"
 

@@ -41,14 +41,14 @@ def check(folder: Path) -> Iterator[str]:
     cells = {cell for cell, _, _ in shares}
     if cells != set(re.findall(r"^backend cell_(\w+)", text, re.M)):
         yield "haproxy.cfg: cells and backends differ"
-    found = manifests(folder)
-    n_cells = found["StatefulSet/kaikou-cell"]["spec"]["replicas"]
+    documents = manifests(folder)
+    n_cells = documents["StatefulSet/kaikou-cell"]["spec"]["replicas"]
     if cells != {str(n) for n in range(n_cells)}:
         yield f"haproxy.cfg: Kubernetes has {n_cells} cells"
-    [pod] = pods(found["Deployment/kaikou-proxy"])
-    given = {e["name"] for e in pod["containers"][0]["env"]}
-    if given != set(names):
-        yield f"haproxy.cfg: reads {', '.join(names)}, and is given {', '.join(sorted(given))}"
+    [pod] = pods(documents["Deployment/kaikou-proxy"])
+    env_names = {e["name"] for e in pod["containers"][0]["env"]}
+    if env_names != set(names):
+        yield f"haproxy.cfg: reads {', '.join(names)}, and is given {', '.join(sorted(env_names))}"
     paths = set(re.findall(r"path (/[\w/]+) ", text))
     for kind in ("livenessProbe", "readinessProbe"):
         if pod["containers"][0][kind]["httpGet"]["path"] not in paths:

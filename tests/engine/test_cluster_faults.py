@@ -31,7 +31,7 @@ def fleet(*engines, key="", **proxy):
     """(studio's engine, proxy, replicas): one replica for each of `engines`."""
     with contextlib.ExitStack() as stack:
         replicas = [Replica(engine, STALL_S, key) for engine in engines]
-        ports = [stack.enter_context(served(one)) for one in replicas]
+        ports = [stack.enter_context(served(node)) for node in replicas]
         front = Proxy(*ports, **proxy)
         stack.callback(front.close)
         yield stack.enter_context(joined(front.address, key)), front, replicas
@@ -51,8 +51,8 @@ def undisturbed():
 @pytest.mark.parametrize("n_bytes", [1, 150, 400, 4_500, 25_000, 60_000, 130_000, 190_000])
 def test_a_replica_that_dies_at_any_moment_is_replaced_and_no_sample_is_wrong(n_bytes, undisturbed):
     with fleet(engine_of(), engine_of(), cut_after=(1 << 30, n_bytes)) as (engine, _, _):
-        spoken = engine.stream(ask(instruction=SOUND), prompt_of(engine))
-        chunks = list(spoken)
+        chunk_stream = engine.stream(ask(instruction=SOUND), prompt_of(engine))
+        chunks = list(chunk_stream)
         assert np.array_equal(whole(chunks), undisturbed)
         assert [c.number for c in chunks] == list(range(len(chunks))) and chunks[-1].last
         assert [c.start for c in chunks] == [
@@ -90,11 +90,14 @@ def test_a_frozen_replica_and_a_deaf_way_are_left_for_another(monkeypatch, undis
     monkeypatch.setattr(session, "BEAT_S", 0.1)
     with fleet(engine_of(), engine_of()) as (engine, front, _):
         prompt = prompt_of(engine)
-        spoken = engine.stream(ask(instruction=SOUND + " rtf=0.2"), prompt)
-        chunks = [next(spoken), next(spoken)]
+        chunk_stream = engine.stream(ask(instruction=SOUND + " rtf=0.2"), prompt)
+        chunks = [next(chunk_stream), next(chunk_stream)]
         front.is_deaf = True
         threading.Timer(1.0, setattr, (front, "is_deaf", False)).start()
-        assert np.array_equal(whole([*chunks, *spoken]), undisturbed) and spoken.n_replays == 1
+        assert (
+            np.array_equal(whole([*chunks, *chunk_stream]), undisturbed)
+            and chunk_stream.n_replays == 1
+        )
 
 
 def test_streams_are_spoken_by_replicas_of_their_version_only():
@@ -118,23 +121,23 @@ def test_an_older_protocol_is_not_spoken_with(monkeypatch):
 
 
 def test_a_listener_that_stops_is_not_spoken_ahead_of_and_harms_nobody():
-    there = engine_of()
-    with fleet(there) as (engine, _, _):
+    local_engine = engine_of()
+    with fleet(local_engine) as (engine, _, _):
         prompt = prompt_of(engine)
-        made = []
-        steps = there._steps
+        spoken_ids = []
+        steps = local_engine._steps
 
         def counted(request, f0):
             for chunk in steps(request, f0):
-                made.append(request.id)
+                spoken_ids.append(request.id)
                 yield chunk
 
-        there._steps = counted
+        local_engine._steps = counted
         paused = engine.stream(ask(id="paused", instruction="seconds=20"), prompt)
         next(paused)
         for n in range(3):
             assert len(whole(engine.stream(ask(id=f"other{n}"), prompt)))
-        assert made.count("paused") <= 1 + messages.WINDOW
+        assert spoken_ids.count("paused") <= 1 + messages.WINDOW
         paused.close()
 
 
@@ -143,10 +146,10 @@ def test_a_prompt_is_sent_once_to_each_replica_and_again_when_it_was_forgotten()
         prompt = prompt_of(engine)
         for n in range(6):
             list(engine.stream(ask(id=f"s{n}"), prompt))
-        assert [len(one.prompts) for one in replicas] == [1, 1]
-        for one in replicas:
-            one.forget(prompt.fingerprint)
-        assert [len(one.prompts) for one in replicas] == [0, 0]
+        assert [len(node.prompts) for node in replicas] == [1, 1]
+        for node in replicas:
+            node.forget(prompt.fingerprint)
+        assert [len(node.prompts) for node in replicas] == [0, 0]
         assert len(whole(engine.stream(ask(id="more"), prompt)))
 
 
@@ -156,14 +159,14 @@ def test_another_voice_under_the_same_fingerprint_is_not_taken_for_it():
     with fleet(engine_of()) as (engine, _, _):
         prompt = prompt_of(engine)
         forged = replace(prompt, data=np.float32(440.0).tobytes())
-        heard = whole(engine.stream(ask(), prompt))
-        assert not np.array_equal(whole(engine.stream(ask(id="f"), forged)), heard)
-        assert np.array_equal(whole(engine.stream(ask(id="g"), prompt)), heard)
+        reply = whole(engine.stream(ask(), prompt))
+        assert not np.array_equal(whole(engine.stream(ask(id="f"), forged)), reply)
+        assert np.array_equal(whole(engine.stream(ask(id="g"), prompt)), reply)
 
 
 def test_deleting_a_voice_is_tried_until_the_fleet_confirms_it(monkeypatch):
-    there = engine_of()
-    with fleet(there) as (engine, _, replicas):
+    local_engine = engine_of()
+    with fleet(local_engine) as (engine, _, replicas):
         prompt = prompt_of(engine)
         with monkeypatch.context() as away:
             away.setattr(engine, "_http", httpx.Client(base_url="http://127.0.0.1:1"))
@@ -172,7 +175,7 @@ def test_deleting_a_voice_is_tried_until_the_fleet_confirms_it(monkeypatch):
             assert engine.n_unconfirmed == 1 and len(replicas[0].prompts) == 1
         engine._confirm_forgotten()
         assert engine.n_unconfirmed == 0 and len(replicas[0].prompts) == 0
-        assert prompt.fingerprint in there.forgotten
+        assert prompt.fingerprint in local_engine.forgotten
 
 
 def test_without_the_key_nothing_is_told_and_nothing_spoken():
@@ -225,19 +228,22 @@ def test_a_text_that_is_still_written_is_read_again_by_the_replacement():
             yield from self.stream(replace(request, text=text, segments=(text,)), prompt)
 
     readers = [Reader(lanes=2), Reader(lanes=2)]
-    for one in readers:
-        one.start()
+    for reader in readers:
+        reader.start()
     pieces = ["One, ", "two, ", "three, ", "four, ", "five, ", "six."]
     with fleet(*readers, cut_after=(1 << 30, 30_000)) as (engine, _, _):
         prompt = prompt_of(engine)
-        spoken = engine.stream_text(ask(), prompt, iter(pieces))
-        there = readers[0].stream_text(ask(), prompt, iter(pieces))
-        assert np.array_equal(whole(spoken), whole(there)) and spoken.n_replays == 1
+        chunk_stream = engine.stream_text(ask(), prompt, iter(pieces))
+        reader_stream = readers[0].stream_text(ask(), prompt, iter(pieces))
+        assert (
+            np.array_equal(whole(chunk_stream), whole(reader_stream))
+            and chunk_stream.n_replays == 1
+        )
 
 
 def test_two_studios_have_half_of_the_fleet_each():
-    there = Replica(engine_of(), STALL_S, max_streams=10)
-    with served(there) as port, joined(port) as engine:
+    second_replica = Replica(engine_of(), STALL_S, max_streams=10)
+    with served(second_replica) as port, joined(port) as engine:
         assert engine.describe().streams == 10
         with joined(port) as other:
             engine._ask()
@@ -247,14 +253,14 @@ def test_two_studios_have_half_of_the_fleet_each():
 def test_killed_processes_under_load(undisturbed):
     """Real processes, real SIGKILL: eight listeners, a replica dies while they are spoken to."""
     replicas = [ReplicaProcess() for _ in range(3)]
-    front = Proxy(*(one.port for one in replicas))
+    front = Proxy(*(node.port for node in replicas))
     try:
         with joined(front.address) as engine:
-            prompt, heard = prompt_of(engine), {}
+            prompt, reply = prompt_of(engine), {}
 
             def listen(n):
                 request = ask(id=f"r{n}", instruction=SOUND + " rtf=0.4")
-                heard[n] = whole(engine.stream(request, prompt))
+                reply[n] = whole(engine.stream(request, prompt))
 
             threads = [threading.Thread(target=listen, args=(n,)) for n in range(8)]
             for thread in threads:
@@ -264,12 +270,12 @@ def test_killed_processes_under_load(undisturbed):
             front.ports[:] = front.ports[1:]
             for thread in threads:
                 thread.join(60)
-            assert len(heard) == 8
-            assert all(np.array_equal(sound, undisturbed) for sound in heard.values())
+            assert len(reply) == 8
+            assert all(np.array_equal(sound, undisturbed) for sound in reply.values())
     finally:
         front.close()
-        for one in replicas:
-            one.kill()
+        for node in replicas:
+            node.kill()
 
 
 def test_a_full_replica_says_when_to_come_back_and_goes_on_with_what_it_has():
@@ -284,8 +290,8 @@ def test_a_full_replica_says_when_to_come_back_and_goes_on_with_what_it_has():
         assert engine.notes(ask(instruction="sing")), "questions are answered all the same"
         streams[0]._connection.close()  # as if its replica had died: a replay is never refused
         streams[0]._connection = None
-        for stream, taken in zip(streams, chunks, strict=True):
-            taken += stream
+        for stream, stream_chunks in zip(streams, chunks, strict=True):
+            stream_chunks += stream
         assert streams[0].n_replays == 1 and np.array_equal(*map(whole, chunks))
         assert until(lambda: full.scheduler.n_open == 0)
         assert len(whole(engine.stream(ask(id="s4"), prompt)))
@@ -303,22 +309,22 @@ def test_a_fleet_that_needs_a_moment_to_see_a_death_is_asked_again(n_bytes, undi
         prompt, connect, refusals = prompt_of(engine), engine._connect, [Busy("busy.fleet")] * 3
 
         def connect_late(version=""):
-            if spoken.n_replays + spoken._tries and refusals:
+            if chunk_stream.n_replays + chunk_stream._tries and refusals:
                 raise refusals.pop()
             return connect(version)
 
         engine._connect = connect_late
-        spoken = engine.stream(ask(instruction=SOUND), prompt)
-        assert np.array_equal(whole(spoken), undisturbed) and not refusals
+        chunk_stream = engine.stream(ask(instruction=SOUND), prompt)
+        assert np.array_equal(whole(chunk_stream), undisturbed) and not refusals
 
 
 def test_who_hears_the_wait_is_told_within_a_second(monkeypatch):
     with fleet(engine_of(), cut_after=(1 << 30, 60_000)) as (engine, front, _):
         monkeypatch.setattr(stream, "HEARD_S", 0.2)
-        spoken = engine.stream(ask(instruction=SOUND), prompt_of(engine))
-        spoken.slack_s = 0.0
-        chunks = [next(spoken)]
+        chunk_stream = engine.stream(ask(instruction=SOUND), prompt_of(engine))
+        chunk_stream.slack_s = 0.0
+        chunks = [next(chunk_stream)]
         front.ports[:] = [free_port()]  # nobody lives there
         with pytest.raises(EngineFault) as error:
-            chunks += spoken
+            chunks += chunk_stream
         assert error.value.code == "engine_lost" and len(chunks) < 10

@@ -42,8 +42,8 @@ def test_a_replica_that_dies_before_its_first_sound_is_a_reissue_and_after_it_a_
 def test_a_fleet_is_counted_and_a_silent_one_keeps_its_last_answer():
     with fleet(engine_of()) as (engine, front, _):
         prompt, metrics = prompt_of(engine), metrics_of(engine)
-        spoken = engine.stream(ask(instruction="seconds=20"), prompt)
-        next(spoken)
+        chunk_stream = engine.stream(ask(instruction="seconds=20"), prompt)
+        next(chunk_stream)
         engine._ask()
         now = values(metrics)
         assert now["cv_fleet_answering"] == now["cv_fleet_replicas"] == 1
@@ -56,7 +56,7 @@ def test_a_fleet_is_counted_and_a_silent_one_keeps_its_last_answer():
         now = values(metrics)
         assert now["cv_fleet_answering"] == 0 and now["cv_fleet_replicas"] == 1
         assert now["cv_fleet_forgets_unconfirmed"] == 1
-        spoken.close()
+        chunk_stream.close()
 
 
 def test_what_engines_count_is_summed_over_the_replicas():
@@ -65,10 +65,10 @@ def test_what_engines_count_is_summed_over_the_replicas():
             return {"lm_steps": 10, "lm_rows": 30, "gpu_bytes": 1 << 30, "something": 1}
 
     engines = [Counting(lanes=2), Counting(lanes=2)]
-    for one in engines:
-        one.start()
+    for local_engine in engines:
+        local_engine.start()
     with fleet(*engines) as (engine, _, replicas):
-        engine._loads = [one.load() for one in replicas]
+        engine._loads = [local_engine.load() for local_engine in replicas]
         now = values(metrics_of(engine))
     assert now["cv_engine_rows_total/lm"] == 60 and now["cv_engine_steps_total/lm"] == 20
     assert now["cv_engine_rows_total/audio"] == 0 and now["cv_engine_gpu_bytes"] == 2 << 30

@@ -7,9 +7,9 @@ import pytest
 from webui.cluster.scaling import BUSY_SHARE, replicas_wanted
 
 
-def fleet(n, wanting, capacity, n_open, streams=8):
+def fleet(n, n_wanting, capacity, n_open, streams=8):
     """As Ray Serve's controller sees it: means of each replica, by name."""
-    means = {"wanting": wanting, "capacity": capacity}
+    means = {"wanting": n_wanting, "capacity": capacity}
     return SimpleNamespace(
         current_num_replicas=n,
         aggregated_metrics={k: dict(enumerate(v)) for k, v in means.items() if v},
@@ -34,5 +34,5 @@ def fleet(n, wanting, capacity, n_open, streams=8):
     ],
 )
 def test_the_fuller_of_engines_and_sockets_decides(state, n):
-    wanted, memory = replicas_wanted(state)
-    assert wanted == pytest.approx(n) and memory == {}
+    n_replicas, memory = replicas_wanted(state)
+    assert n_replicas == pytest.approx(n) and memory == {}

@@ -69,8 +69,8 @@ PROXY, BASE = "kubernetes/proxy.yaml", "python:3.11.14-slim-bookworm"
     ],
 )
 def test_a_file_of_another_form_is_found(planted, file, old, new, expected):
-    found = "\n".join(forms.check(planted(file, old, new)))
-    assert any(word in found for word in expected.split("|")), found
+    errors = "\n".join(forms.check(planted(file, old, new)))
+    assert any(word in errors for word in expected.split("|")), errors
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_file_of_another_form_is_found(planted, file, old, new, expected):
     ],
 )
 def test_what_the_program_does_not_know_is_found(planted, file, old, new, expected):
-    found = "\n".join(program.check(planted(file, old, new)))
-    assert any(word in found for word in expected.split("|")), found
+    errors = "\n".join(program.check(planted(file, old, new)))
+    assert any(word in errors for word in expected.split("|")), errors
 
 
 @pytest.mark.parametrize(
@@ -145,16 +145,16 @@ def test_a_proxy_that_loses_a_cell_is_found(planted, file, old, new, expected):
     ],
 )
 def test_a_rule_that_can_never_fire_is_found(planted, metrics, old, new, expected):
-    found = figures.check(planted("rules.yml", old, new), figures.exported(metrics))
-    assert expected in "\n".join(found)
+    errors = figures.check(planted("rules.yml", old, new), figures.exported(metrics))
+    assert expected in "\n".join(errors)
 
 
 def test_a_panel_without_a_metric_is_found(tmp_path, metrics):
     board = tmp_path / "grafana.json"
     text = figures.DASHBOARD.read_text("utf-8")
     board.write_text(text.replace("cv_fleet_capacity", "cv_fleet_capacities"), "utf-8")
-    found = list(figures.check(FOLDER, figures.exported(metrics), board))
-    assert found and all("nobody exports cv_fleet_capacities" in problem for problem in found)
+    errors = list(figures.check(FOLDER, figures.exported(metrics), board))
+    assert errors and all("nobody exports cv_fleet_capacities" in problem for problem in errors)
 
 
 def test_the_script_says_what_it_found(planted, capsys, monkeypatch):

@@ -136,6 +136,6 @@ def test_right_logins_cost_nothing_and_strangers_lock_nobody_out(tmp_path):
     assert tries(logins, "10.0.0.9", "bob", 5, account="cookie") <= 1, (
         "a stranger has to wait a little"
     )
-    known_browser = {"told": "cookie", "is_known": True}
+    known_browser = {"account": "cookie", "is_known": True}
     assert tries(logins, "a-visit", "bob", 5, **known_browser) == 5, "bob's own browser has not"
     assert tries(logins, "a-visit", "bob", 100, is_known=True) == 4, "and may not guess either"

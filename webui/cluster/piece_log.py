@@ -19,24 +19,24 @@ class PieceLog:
     """
 
     def __init__(self, pieces: Iterator[str]):
-        self._pieces, self._taken = pieces, []
-        self._wanted: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
+        self._pieces, self._pieces_read = pieces, []
+        self._requests: SimpleQueue[tuple[Connection, int] | None] = SimpleQueue()
         threading.Thread(target=self._run, name="cluster-text", daemon=True).start()
 
-    def want(self, connection: Connection, n: int) -> None:
+    def send_piece(self, connection: Connection, n: int) -> None:
         """Piece `n` shall be sent on `connection`."""
-        self._wanted.put((connection, n))
+        self._requests.put((connection, n))
 
     def close(self) -> None:
-        self._wanted.put(None)
+        self._requests.put(None)
 
     def _run(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            connection, n = wanted
-            while len(self._taken) <= n:
-                self._taken.append(self._next())
+        while (piece_request := self._requests.get()) is not None:
+            connection, n = piece_request
+            while len(self._pieces_read) <= n:
+                self._pieces_read.append(self._next())
             try:
-                connection.send({"op": "piece", **self._taken[n]})
+                connection.send({"op": "piece", **self._pieces_read[n]})
             except Lost:
                 continue  # its stream asks again from another replica
 

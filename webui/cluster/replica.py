@@ -96,13 +96,15 @@ class Replica:
         engine, name = self.engine, words["name"]
         if name == "encode":
             samples = np.frombuffer(bytearray(body), np.float32)
-            made = engine.encode(samples, words["rate"], words["transcript"], words["language"])
-            self.prompts.put(made)
-            return {"prompt": words_of_prompt(made)}, made.data
+            new_prompt = engine.encode(
+                samples, words["rate"], words["transcript"], words["language"]
+            )
+            self.prompts.put(new_prompt)
+            return {"prompt": words_of_prompt(new_prompt)}, new_prompt.data
         if name == "preset":
-            made = engine.preset(words["preset"])
-            self.prompts.put(made)
-            return {"prompt": words_of_prompt(made)}, made.data
+            new_prompt = engine.preset(words["preset"])
+            self.prompts.put(new_prompt)
+            return {"prompt": words_of_prompt(new_prompt)}, new_prompt.data
         if name == "prepare":
             engine.prepare(prompt)
             return {}, b""

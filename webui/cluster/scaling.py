@@ -14,7 +14,7 @@ def replicas_wanted(fleet) -> tuple[float, dict]:
     want sound, the sockets are full first.
     """
     n, means = fleet.current_num_replicas, fleet.aggregated_metrics or {}
-    wanting, capacity = (sum(means.get(name, {}).values()) for name in ("wanting", "capacity"))
-    by_work = wanting / (BUSY_SHARE * capacity) if capacity else 0.0
+    n_wanting, capacity = (sum(means.get(name, {}).values()) for name in ("wanting", "capacity"))
+    by_work = n_wanting / (BUSY_SHARE * capacity) if capacity else 0.0
     by_sockets = fleet.total_num_requests / (n * fleet.config.get_target_ongoing_requests())
     return n * max(by_work, by_sockets), {}

@@ -230,7 +230,7 @@ class ClusterStream:
                 words = {"op": "prompt", "prompt": words_of_prompt(self._prompt)}
                 connection.send(words, self._prompt.data)
             elif op == "text_wanted" and self._pieces is not None:
-                self._pieces.want(connection, self._n_pieces)
+                self._pieces.send_piece(connection, self._n_pieces)
                 self._n_pieces += 1
             else:
                 raise Damaged
