@@ -41,7 +41,7 @@ NEAR_MS, CODED_MS = (
 
 
 class Wire:
-    """One kept-open connection; bytes that came but were not asked for yet wait in `held`."""
+    """One kept-open connection; bytes that came but were not asked for yet wait in `_buffer`."""
 
     def __init__(self, url: str):
         host, port = url.removeprefix("http://").split(":")

@@ -287,7 +287,7 @@ class Round:
 
 
 def wait_for(condition, limit_s: float):
-    """What `what()` gives when it is true, else its last answer."""
+    """What `condition()` gives when it is true, else its last answer."""
     end = time.monotonic() + limit_s
     while not (result := condition()) and time.monotonic() < end:
         time.sleep(0.02)

@@ -92,7 +92,7 @@ def growth_of(counts: Sequence[Count], filling_mb: float = 0.0) -> dict[str, flo
 
 
 class Visitors:
-    """heard: how often each kind of visit went as it should; anything else under its name."""
+    """visits: how often each kind of visit went as it should; anything else under its name."""
 
     def __init__(self, url: str, voices: list[str]):
         self._url, self._voices, self._serial, self._rng = (

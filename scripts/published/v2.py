@@ -44,7 +44,7 @@ def schedule(n_ids: int, prompt_ids: int) -> list[Call]:
 
 
 class SeamVocoder:
-    """One stream as the published code makes it: each call has the last `held` frames and their
+    """One stream as the published code makes it: each call has the last `n_held` frames and their
     excitation in front, and is faded in.
     """
 

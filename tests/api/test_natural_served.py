@@ -20,7 +20,7 @@ ENV = {"KAIKOU_STARTS_PER_MINUTE": "100000", "KAIKOU_NATURAL": "1"}
 
 
 def wait_for_natural(http, condition):
-    """The status of the studio when `wanted(status)`."""
+    """The status of the studio when `condition(status)`."""
     end = time.monotonic() + 120
     while not condition(health := http.get("/tts/health").json()):
         assert time.monotonic() < end, health

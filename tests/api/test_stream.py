@@ -29,7 +29,7 @@ def socket(studio):
 
 
 def settle(studio, condition, limit_s: float = 5.0) -> dict:
-    """The state once `want(state)` holds; the last one seen otherwise."""
+    """The state once `condition(state)` holds; the last one seen otherwise."""
     end = time.monotonic() + limit_s
     while True:
         state = studio.state()

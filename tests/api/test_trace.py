@@ -21,8 +21,8 @@ SPEECH = {**TEXT, "voice": "starter-zh-high", "response_format": "pcm"}
 
 
 def soon(ask, condition, limit_s: float = 5.0):
-    """What `ask()` gives once `want` holds of it: the last words of a request are written behind
-    the reader's back.
+    """What `ask()` gives once `condition` holds of it: the last words of a request are written
+    behind the reader's back.
     """
     end = time.monotonic() + limit_s
     while not condition(actual := ask()) and time.monotonic() < end:

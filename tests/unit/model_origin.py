@@ -32,7 +32,7 @@ _FILE = (
 class Origin(ThreadingHTTPServer):
     """Serves `content`.
 
-    `asked` are (path of the file, Range) of every GET that a redirect did not answer.
+    `requests` are (path of the file, Range) of every GET that a redirect did not answer.
     """
 
     daemon_threads = True

@@ -162,7 +162,7 @@ class Held(FakeEngine):
 
 @pytest.fixture
 def shelf():
-    """Two models, a and b; `made` has the engines as they come, `open` lets them start."""
+    """Two models, a and b; `engines` has the engines as they come, `open` lets them start."""
     resident = EngineManager()
     engines: list[Held] = []
     shelf = ModelLibrary(

@@ -103,7 +103,7 @@ def is_openai_client(headers: Mapping[str, str]) -> bool:
 
 
 def is_streamed(stream_field: bool | None, kind: str) -> bool:
-    """See WHOLE. asked: None = not said."""
+    """See WHOLE. stream_field: None = not said."""
     return kind != "flac" if stream_field is None else stream_field
 
 

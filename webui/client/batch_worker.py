@@ -100,7 +100,7 @@ class BatchRunner:
     async def _try(
         self, remaining: dict[int, Item], results: dict[int, Result], ask: Asker
     ) -> tuple[KaikouError | None, int]:
-        """Moves what comes out of it from `left` to `made`.
+        """Moves what comes out of it from `remaining` to `results`.
 
         Why something is left over, and how often it was tried.
         """

@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 
 
 class OutputFolder:
-    """`keep` and `found` may be called for several lines at once. Close it, whatever happened."""
+    """`keep` and `find` may be called for several lines at once. Close it, whatever happened."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path).absolute()

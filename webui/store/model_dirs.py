@@ -70,7 +70,7 @@ def find(root: Path, engine_of: EngineOf) -> list[Installed]:
 def first(
     models: Iterable[Installed], engines: Iterable[str], names: Iterable[str]
 ) -> Installed | None:
-    """The one to begin with: of the earliest generation in `wanted`, and of these the earliest in
+    """The one to begin with: of the earliest generation in `engines`, and of these the earliest in
     `names`; others after them, by name.
     """
     order, name_order = list(engines), list(names)

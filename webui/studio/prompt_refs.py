@@ -42,14 +42,14 @@ class PromptRefs:
             self._holders.setdefault(engine, {}).setdefault(fingerprint, set()).add(holder)
 
     def drop(self, holder: Hashable, engine: Engine, fingerprint: str) -> None:
-        """`who` needs that prompt no more. Idempotent."""
+        """`holder` needs that prompt no more. Idempotent."""
         with self._lock:
             is_last = self._is_last(holder, self._holders.get(engine, {}), fingerprint)
         if is_last:
             _forget(engine, fingerprint)
 
     def drop_all(self, holder: Hashable) -> None:
-        """`who` is gone."""
+        """`holder` is gone."""
         with self._lock:
             last = [
                 (engine, name)
@@ -62,7 +62,7 @@ class PromptRefs:
 
     @staticmethod
     def _is_last(holder: Hashable, refs: dict[str, set[Hashable]], fingerprint: str) -> bool:
-        """Takes `who` off the list. True when there is nobody left on it."""
+        """Takes `holder` off the list. True when there is nobody left on it."""
         holders = refs.get(fingerprint, set())
         if holder not in holders:
             return False

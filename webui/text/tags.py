@@ -30,7 +30,7 @@ UNTOUCHED = re.compile(
 
 
 def unknown_tags(text: str, known_tags: tuple[str, ...]) -> list[str]:
-    """Tags in `text` that are not in `known`, each once, in order of appearance."""
+    """Tags in `text` that are not in `known_tags`, each once, in order of appearance."""
     return list(dict.fromkeys(tag for tag in TAG.findall(text) if tag not in known_tags))
 
 

@@ -29,7 +29,7 @@ def draft_of(studio, uploads: Uploads, owner: str, path: str | None, after: str 
 
 
 def clip_view(studio, uploads: Uploads, owner: str, event: dict) -> dict:
-    """Return what the page draws of the upload that `what` names: its draft, or why there is none.
+    """Return what the page draws of the upload that `event` names: its draft, or why there is none.
 
     what: `path` as the answer to the upload gave it, `n` counts what the page asked for, `after` is
       the id of the draft that a recording goes on from, if any.

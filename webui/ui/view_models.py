@@ -41,7 +41,7 @@ def draft(draft, clip: str = "") -> dict:
 
 
 def voice(voice: Voice, consent: ConsentInfo | None = None) -> dict:
-    """given: what is known of the consent it was made under, for who made it."""
+    """consent: what is known of the consent it was made under, for who made it."""
     return {
         "id": voice.id,
         "name": voice.name,

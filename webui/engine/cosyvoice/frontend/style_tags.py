@@ -14,8 +14,8 @@ _FORMS = (
 
 
 def tag_instructions(instruction: str, instruction_by_tag: Mapping[str, str]) -> list[str]:
-    """What `known` has for each chip's words of `instruction`; nothing where it says anything else
-    as well.
+    """What `instruction_by_tag` has for each chip's words of `instruction`; nothing where
+    it says anything else as well.
     """
     for form, between in _FORMS:
         match = form.fullmatch(instruction.strip())

@@ -34,21 +34,21 @@ from .slots import SlotDims
 
 log = logging.getLogger(__name__)
 FILE = "kaikou-llm-int8.safetensors"  # of the usual one
-Told = Callable[[float], None]  # share done of a conversion; not called when there is none
+OnProgress = Callable[[float], None]  # share done of a conversion; not called when there is none
 
 
 @dataclass(frozen=True)
 class ExportFormat:
     """name: raised when the graph or its values change. values: of dims, published tensors and
-    Told, what goes into the file.
+    on_progress, what goes into the file.
     """
 
     name: str
-    values: Callable[[Any, Mapping[str, torch.Tensor], Told], dict[str, np.ndarray]]
+    values: Callable[[Any, Mapping[str, torch.Tensor], OnProgress], dict[str, np.ndarray]]
 
 
 def _qwen2(
-    dims: LmDims, state: Mapping[str, torch.Tensor], on_progress: Told
+    dims: LmDims, state: Mapping[str, torch.Tensor], on_progress: OnProgress
 ) -> dict[str, np.ndarray]:
     from .weights import qwen2  # brings in the onnx package, which no later start needs
 
@@ -56,7 +56,7 @@ def _qwen2(
 
 
 def _relative(
-    dims: LmDimsV1, state: Mapping[str, torch.Tensor], on_progress: Told
+    dims: LmDimsV1, state: Mapping[str, torch.Tensor], on_progress: OnProgress
 ) -> dict[str, np.ndarray]:
     from .weights import relative
 
@@ -80,7 +80,7 @@ def fits(dims: SlotDims) -> bool:
 def load(
     root: Path,
     dims: LmDims,
-    on_progress: Told = lambda share: None,
+    on_progress: OnProgress = lambda share: None,
     parts: Parts = COMPONENTS,
     form: ExportFormat = QWEN2,
 ) -> Mapping[str, np.ndarray]:
@@ -98,7 +98,7 @@ def load(
 def make(
     root: Path,
     dims: LmDims,
-    on_progress: Told = lambda share: None,
+    on_progress: OnProgress = lambda share: None,
     parts: Parts = COMPONENTS,
     form: ExportFormat = QWEN2,
 ) -> Mapping[str, np.ndarray]:

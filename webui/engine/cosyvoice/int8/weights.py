@@ -20,12 +20,12 @@ from .quantise import quantise, quantise_rows
 from .runtime import GRAPHS, LAYERS, POSITIONS, TABLES, TEXT, BodyDims
 
 _BODY = "llm.model.model"
-Told = Callable[[float], None]  # share done
+OnProgress = Callable[[float], None]  # share done
 Values = dict[str, np.ndarray]
 
 
 def qwen2(
-    dims: LmDims, state: Mapping[str, Tensor], on_progress: Told = lambda share: None
+    dims: LmDims, state: Mapping[str, Tensor], on_progress: OnProgress = lambda share: None
 ) -> Values:
     """Everything that Int8Lm needs.
 
@@ -65,7 +65,7 @@ def qwen2(
 
 
 def relative(
-    dims: LmDimsV1, state: Mapping[str, Tensor], on_progress: Told = lambda share: None
+    dims: LmDimsV1, state: Mapping[str, Tensor], on_progress: OnProgress = lambda share: None
 ) -> Values:
     """Everything that Int8TextLm needs.
 
