@@ -87,6 +87,7 @@ def test_a_replica_that_makes_other_sound_is_no_replacement():
 
 def test_a_frozen_replica_and_a_deaf_way_are_left_for_another(monkeypatch, undisturbed):
     monkeypatch.setattr(connection, "SILENT_S", 0.6)
+    monkeypatch.setattr(connection, "CONNECT_S", 0.5)
     monkeypatch.setattr(session, "BEAT_S", 0.1)
     with fleet(engine_of(), engine_of()) as (engine, front, _):
         prompt = prompt_of(engine)
