@@ -33,7 +33,9 @@ ARGUMENTS_ONLY = {
     "scripts/bench_first_load.py": "a benchmark",
     "tests.browser.test_journeys": "pytest runs the same walk",
     "docker": "there may be none; scripts/check_deploy.py examines what it is given",
+    "haproxy": "tests/engine/test_cells.py runs it with these settings",
     "kubectl": "needs a cluster; scripts/check_deploy.py examines what it is given",
+    "scripts/size_fleet.py": "minutes; tests/unit/test_size_fleet.py runs a small one",
     "scripts/check_deploy.py": "tests/unit/test_deploy.py runs it",
     "webui.cluster": "needs Ray; tests/engine/test_cluster_contract.py has replicas without it",
 }
@@ -86,7 +88,7 @@ def test_a_command_runs(page, words, studio, tmp_path):
     words = words[1:] if words[0] == "-m" else words
     if words[0] in ("cd", "git", "export"):
         return
-    if words[0] in ("docker", "kubectl"):
+    if words[0] in ("docker", "kubectl", "haproxy"):
         assert words[0] in ARGUMENTS_ONLY
         assert [w for w in words if w.startswith("scripts/") and not (ROOT / w).exists()] == []
         return

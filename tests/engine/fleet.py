@@ -1,7 +1,7 @@
 """Replicas without Ray, for tests: in this process, or each in one of its own behind a proxy that
 gives every connection to the next replica that lives, as the fleet's proxy does.
 
-As a program, a replica: python -m tests.engine.fleet PORT VERSION
+As a program, a replica: python -m tests.engine.fleet PORT VERSION STREAMS
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ def joined(fleet: int | str, key: str = "") -> Iterator[ClusterEngine]:
 
 
 class ReplicaProcess:
-    def __init__(self, version: str = "1"):
+    def __init__(self, version: str = "1", max_streams: int = 1 << 16):
         self.port, self.version = free_port(), version
         argv = [sys.executable, "-m", "tests.engine.fleet", str(self.port), version]
+        argv += [str(max_streams)]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE)
         assert self.process.stdout.readline() == b"ready\n"
 
@@ -131,10 +132,10 @@ class Proxy:
 
 
 def main() -> None:
-    port, version = int(sys.argv[1]), sys.argv[2]
+    port, version, max_streams = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     engine = FakeEngine(lanes=4, version=version)
     engine.start()
-    app = build_app(Replica(engine, STALL_S))
+    app = build_app(Replica(engine, STALL_S, max_streams=max_streams))
 
     @app.on_event("startup")
     def tell() -> None:

@@ -1,0 +1,1 @@
+"""A fleet of replicas as a queueing network, for scripts/size_fleet.py."""
