@@ -28,15 +28,15 @@ def largest(assumed: Assumptions, n_gpus: int, limit_ms: float) -> tuple[float, 
     """The largest mean load at which first sounds are in time, refusals below 1 % and underruns
     below 0.1 %; the smallest one tried where none is. Work is saved by halving.
     """
-    low, high, found = 0, len(LOADS) - 1, None
+    low, high, best = 0, len(LOADS) - 1, None
     while low <= high:
         middle = (low + high) // 2
         outcome = simulate(assumed, n_gpus, LOADS[middle])
         if outcome.is_good(limit_ms):
-            found, low = (LOADS[middle], outcome), middle + 1
+            best, low = (LOADS[middle], outcome), middle + 1
         else:
             high = middle - 1
-    return found or (LOADS[0], simulate(assumed, n_gpus, LOADS[0]))
+    return best or (LOADS[0], simulate(assumed, n_gpus, LOADS[0]))
 
 
 def main() -> int:

@@ -247,19 +247,19 @@ class Fleet:
             yield self.env.timeout(1.0)
             self._measure()
             n_now = len(self._replicas) + self._n_starting
-            wanted = min(max(math.ceil(self._wanted()), 1), self.n_gpus)
+            n_needed = min(max(math.ceil(self._replicas_needed()), 1), self.n_gpus)
             for way, delay_s in ((1, UPSCALE_S), (-1, DOWNSCALE_S)):
-                is_wanted = (wanted - n_now) * way > 0
+                is_wanted = (n_needed - n_now) * way > 0
                 since_s[way] = (since_s[way] or self.env.now) if is_wanted else None
                 if not is_wanted or self.env.now - since_s[way] < delay_s:
                     continue
                 since_s[way] = None
                 if way > 0:
-                    self._n_starting += wanted - n_now
-                    for _ in range(wanted - n_now):
+                    self._n_starting += n_needed - n_now
+                    for _ in range(n_needed - n_now):
                         self.env.process(self._start())
                 else:
-                    self._drain(n_now - wanted)
+                    self._drain(n_now - n_needed)
 
     def _measure(self) -> None:
         now = self.env.now
@@ -276,7 +276,7 @@ class Fleet:
             self.outcome.most_open = max(self.outcome.most_open, self._n_open)
             self.outcome.n_replicas = max(self.outcome.n_replicas, len(self._replicas))
 
-    def _wanted(self) -> float:
+    def _replicas_needed(self) -> float:
         n, count = len(self._replicas), len(self._means)
         if not n:
             return 1

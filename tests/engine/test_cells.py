@@ -130,12 +130,12 @@ def home(cells: Cells, key: str, voice: str) -> int:
 @pytest.fixture(scope="module")
 def homes(cells) -> dict[str, tuple[int, str]]:
     """Key -> its cell and a voice that it has there."""
-    found = {}
+    homes_by_name = {}
     for key in KEYS:
         with cells.client(key) as http:
             voice = add_voice(http, key)
-        found[key] = home(cells, key, voice), voice
-    return found
+        homes_by_name[key] = home(cells, key, voice), voice
+    return homes_by_name
 
 
 def test_a_key_without_a_cookie_is_always_with_its_voices(cells, homes):
@@ -157,13 +157,13 @@ def test_a_key_and_a_link_made_by_a_cell_lead_there(cells, homes):
     for n in range(2):
         maker = next(key for key, (cell, _) in homes.items() if cell == n)
         with cells.client(maker) as http:
-            made = [
+            new_keys = [
                 http.post("/v1/keys", json={"name": f"k{i}", "scopes": ["voices"]}).json()
                 for i in range(4)
             ]
             shared = {"voice": homes[maker][1], "title": "To try"}
             link = http.post("/v1/demos", json=shared).json()
-        for key in made:
+        for key in new_keys:
             assert key["key"].startswith(f"kk_{n}.")
             with cells.client(key["key"]) as http:
                 assert http.get("/v1/audio/voices").status_code == 200
@@ -174,9 +174,9 @@ def test_a_key_and_a_link_made_by_a_cell_lead_there(cells, homes):
 
 
 def test_an_account_is_in_one_cell_whatever_browser_it_logs_in_from(cells):
-    found = {}
+    cells_by_user = {}
     for user in USERS:
-        kept = set()
+        voice_ids = set()
         for begins_at in ("0", "1", None):
             with cells.client() as http:
                 if begins_at:
@@ -185,12 +185,14 @@ def test_an_account_is_in_one_cell_whatever_browser_it_logs_in_from(cells):
                 answer = http.post("/login", data={"user": user, "password": "secret"})
                 assert answer.status_code == 303, answer.text
                 if begins_at != "1":
-                    kept.add(add_voice(http, f"{user} {begins_at}"))
+                    voice_ids.add(add_voice(http, f"{user} {begins_at}"))
                 http.get("/")
-                assert kept <= voices(http)
-                found.setdefault(user, set()).add(http.cookies.get("kk_cell", domain="127.0.0.1"))
-    assert all(len(cells_of) == 1 for cells_of in found.values())
-    assert set.union(*found.values()) == {"0", "1"}
+                assert voice_ids <= voices(http)
+                cells_by_user.setdefault(user, set()).add(
+                    http.cookies.get("kk_cell", domain="127.0.0.1")
+                )
+    assert all(len(cells_of) == 1 for cells_of in cells_by_user.values())
+    assert set.union(*cells_by_user.values()) == {"0", "1"}
 
 
 def test_sockets_pass(cells, homes):
@@ -238,40 +240,42 @@ def test_a_greedy_cell_leaves_the_other_its_half(cells, homes):
     """Sixteen streams of one cell and two of the other, on a fleet of four."""
     greedy, modest = (next(k for k, (cell, _) in homes.items() if cell == n) for n in range(2))
     many = [Listener(cells, greedy, homes[greedy][1], 6) for _ in range(GREEDY)]
-    while sum(one.n_bytes > 0 for one in many) < 2:
-        assert any(one.thread.is_alive() for one in many)
+    while sum(listener.n_bytes > 0 for listener in many) < 2:
+        assert any(listener.thread.is_alive() for listener in many)
         time.sleep(0.02)
-    before = sum(one.n_bytes for one in many)
+    before = sum(listener.n_bytes for listener in many)
     few = [Listener(cells, modest, homes[modest][1], 6) for _ in range(2)]
-    for one in few:
-        one.thread.join(60)
-    of_greedy = sum(one.n_bytes for one in many) - before
-    of_modest = sum(one.n_bytes for one in few)
-    assert [one.status for one in few] == [200, 200]
+    for listener in few:
+        listener.thread.join(60)
+    of_greedy = sum(listener.n_bytes for listener in many) - before
+    of_modest = sum(listener.n_bytes for listener in few)
+    assert [listener.status for listener in few] == [200, 200]
     assert of_modest == 2 * 6 * 24000 * 2, "all of their sound"
-    assert sum(one.is_done for one in many) < GREEDY, "while the greedy ones still wait"
+    assert sum(listener.is_done for listener in many) < GREEDY, "while the greedy ones still wait"
     assert of_modest > (of_modest + of_greedy) / 3
-    for one in many:
-        one.thread.join(60)
-    assert {one.status for one in many} <= {200, 429} and all(one.is_done for one in many)
+    for listener in many:
+        listener.thread.join(60)
+    assert {listener.status for listener in many} <= {200, 429} and all(
+        listener.is_done for listener in many
+    )
 
 
 def test_of_a_dead_cell_its_own_are_told_and_others_notice_nothing(cells, homes):
-    mine = {n: next(k for k, (cell, _) in homes.items() if cell == n) for n in range(2)}
+    key_of_cell = {n: next(k for k, (cell, _) in homes.items() if cell == n) for n in range(2)}
     cells.kill(0)
     cells.wait_for(0, 503)
-    for way in ({"key": mine[0]}, {"key": "kk_0.whatever"}, {"cookies": {"kk_cell": "0"}}):
+    for way in ({"key": key_of_cell[0]}, {"key": "kk_0.whatever"}, {"cookies": {"kk_cell": "0"}}):
         with cells.client(**way) as http:
             answer = http.get("/v1/audio/voices")
         assert answer.status_code == 503 and int(answer.headers["Retry-After"]) > 0
         assert answer.json()["error"]["code"] == "notready"
-    with cells.client(mine[1]) as http:
-        assert homes[mine[1]][1] in voices(http)
+    with cells.client(key_of_cell[1]) as http:
+        assert homes[key_of_cell[1]][1] in voices(http)
     for _ in range(6):
         with cells.client() as newcomer:
             assert newcomer.get("/login").status_code == 200
             assert newcomer.cookies["kk_cell"] == "1"
     cells.start(0)
     cells.wait_for(0, 200)
-    with cells.client(mine[0]) as http:
-        assert homes[mine[0]][1] in voices(http)
+    with cells.client(key_of_cell[0]) as http:
+        assert homes[key_of_cell[0]][1] in voices(http)
