@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from webui.cluster import __main__ as fleet
-from webui.cluster.serve import environment
+from webui.cluster.serve import LONGEST_S, environment
 from webui.errors import KaikouError
 from webui.settings import Settings, load
 
@@ -205,6 +205,9 @@ def _fleet(folder: Path) -> Iterator[str]:
         yield from command(
             ["-m", "webui.cluster", "serve", "--replicas", application["args"]["replicas"]]
         )
+    for group in spec["rayClusterConfig"]["workerGroupSpecs"]:
+        if group["template"]["spec"].get("terminationGracePeriodSeconds", 30) < LONGEST_S:
+            yield f"RayService: {group['groupName']} ends streams before {LONGEST_S:g} s"
     if config["http_options"] != {"host": "0.0.0.0", "port": FLEET_PORT}:
         yield f"RayService: studios come to port {FLEET_PORT} from other pods"
     cell = documents["StatefulSet/kaikou-cell"]["spec"]["template"]["spec"]["containers"][0]

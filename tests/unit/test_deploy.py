@@ -109,6 +109,7 @@ def test_a_file_of_another_form_is_found(planted, file, old, new, expected):
         (CELLS, "svc:8000", "svc:8001", "another address"),
         (FLEET, "serve_config:build", "serve:build", "serve:build is not there"),
         (FLEET, "streams: 8}", "stream: 8}", "takes no stream"),
+        (FLEET, "terminationGracePeriodSeconds: 900", "terminationGracePeriodSeconds: 60", "ends"),
         (FLEET, "port: 8000}", "port: 9000}", "port 8000"),
     ],
 )
