@@ -303,7 +303,19 @@ PACKAGE_OF = {
 # there
 # of a fleet's machines, and of gRPC: requirements-cluster.txt
 # of the environments of scripts/export_checks.sh only: transformers
-OPTIONAL = {"pykakasi", "ray", "grpc", "grpc_health", "grpc_reflection", "google", "transformers"}
+# aligns words where it is installed: pocketsphinx
+# the client of a shared cache, only where one is wanted: redis
+OPTIONAL = {
+    "pykakasi",
+    "ray",
+    "grpc",
+    "grpc_health",
+    "grpc_reflection",
+    "google",
+    "transformers",
+    "pocketsphinx",
+    "redis",
+}
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ class Take:
     error: tuple[str, ...] = ()  # why it failed (English, Chinese)
     marks: tuple[
         tuple[int, int], ...
-    ] = ()  # (segment, first sample) of one that is not whole; the last one broke off
+    ] = ()  # (segment, first sample); in one that is not whole the last segment broke off
     starred: bool = False
     peaks: tuple[float, ...] = ()  # 160 values 0..1 for the card
     trace: Mapping = field(

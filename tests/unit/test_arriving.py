@@ -277,3 +277,20 @@ def test_a_stream_that_breaks_off_is_a_fault_not_an_end():
     next(stream)
     with pytest.raises(EngineFault):
         next(stream)
+
+
+def test_the_marks_of_a_text_that_arrived_name_the_segments_of_the_whole():
+    text, engine = reads(), Reading()
+    text.push("一。" * 70 + "二。" * 5)
+    text.flush()
+    text.push("三。四。")
+    text.end()
+    stream, starts = TextSourceStream(engine, REQUEST, PROMPT, text, None), {}
+    while not (chunk := next(stream)).last:
+        starts.setdefault(chunk.segment, chunk.start)
+    segments = text.settled(REQUEST).segments
+    assert [text.segment_of(piece) for piece in starts] == list(range(len(segments)))
+    assert len(segments) > 1 and max(starts) > len(segments), "pieces and segments differ"
+    by_clause = new_text()
+    by_clause.push("One. Two. ")
+    assert [by_clause.segment_of(n) for n in range(2)] == [0, 1]

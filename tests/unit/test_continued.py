@@ -72,7 +72,11 @@ def test_a_stopped_take_continued_is_the_whole(studio, speed):  # noqa: F811
     assert on.snapshot().marks == whole.snapshot().marks
     final_take, *other_takes = studio.takes.list(ME)
     assert [t.id for t in other_takes] == [whole.id], "it is in the place of the one that stopped"
-    assert (final_take.state, final_take.starred, final_take.marks) == ("done", True, ())
+    assert (final_take.state, final_take.starred, final_take.marks) == (
+        "done",
+        True,
+        whole.snapshot().marks,
+    )
     assert np.array_equal(wav(studio, final_take), sound(whole))
     assert (
         final_take.request.first_segment == 0

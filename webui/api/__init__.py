@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from ..settings import Settings
 from ..studio import Studio
 from . import (
+    alignment,
     batches,
     compat,
     consents,
@@ -54,6 +55,7 @@ def build_app(studio: Studio, settings: Settings) -> tuple[FastAPI, health.Stati
     app.include_router(compat.gptsovits.routes(studio, recent_jobs))
     app.include_router(voices.routes(studio))
     app.include_router(takes.routes(studio))
+    app.include_router(alignment.routes(studio, recent_jobs))
     app.include_router(consents.routes(studio))
     app.include_router(models.routes(studio))
     app.include_router(prepare.routes(studio))

@@ -64,6 +64,18 @@ EVENT = {
                             "required": list(_COUNTS),
                             "properties": {name: {"type": "integer"} for name in _COUNTS},
                         },
+                        segments={
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "required": ["text", "start_s", "end_s"],
+                                "properties": {
+                                    "text": {"type": "string"},
+                                    "start_s": {"type": "number"},
+                                    "end_s": {"type": "number"},
+                                },
+                            },
+                        },
                     ),
                     _of("error", error={"type": "object"}),
                 ]
@@ -139,8 +151,8 @@ def delta(sound: bytes) -> bytes:
     return event({"type": "speech.audio.delta", "audio": base64.b64encode(sound).decode()})
 
 
-def done(counts: dict) -> bytes:
-    return event({"type": "speech.audio.done", "usage": counts})
+def done(counts: dict, segments: list[dict]) -> bytes:
+    return event({"type": "speech.audio.done", "usage": counts, "segments": segments})
 
 
 def failed(error: KaikouError, language: str) -> bytes:

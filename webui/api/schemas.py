@@ -161,6 +161,40 @@ class DemoList(BaseModel):
     limits: dict[str, int]
 
 
+class WordInfo(BaseModel):
+    text: str
+    start_s: float
+    end_s: float
+
+
+class AlignedSegmentInfo(BaseModel):
+    """`start`, `end`: samples of the whole. `is_whole`: false for the one that broke off, or that
+    is being spoken.
+    """
+
+    index: int
+    text: str
+    spoken_text: str
+    characters: tuple[int, int] | None
+    language: str
+    start: int
+    end: int
+    start_s: float
+    end_s: float
+    is_whole: bool
+    words: list[WordInfo] | None
+    words_note: str | None
+
+
+class AlignmentInfo(BaseModel):
+    id: str | None  # null of a line
+    object: Literal["audio.alignment"]
+    state: State
+    rate: int
+    duration_s: float
+    segments: list[AlignedSegmentInfo]
+
+
 class CancelInfo(BaseModel):
     cancelled: bool
 

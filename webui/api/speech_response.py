@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from ..errors import EngineFault, KaikouError
 from ..studio import UNLIMITED, Resampler, SpeechJob, Studio, coded_hz, collect, job_reader
+from .alignment import brief
 from .audio_formats import CODED, SSE, TYPES, delta, done, failed, usage
 from .encoding import PIECE_BYTES, EncoderPool, Held
 from .middleware.access import language_of
@@ -75,7 +77,7 @@ async def reply(
             return Response(data, 200, headers, TYPES[kind])
         sound, release = _pieces(data), lambda: None
     return Held(
-        _events(sound, job, language) if is_events else sound,
+        _events(studio, sound, job, language) if is_events else sound,
         headers,
         SSE if is_events else TYPES[kind],
         release,
@@ -197,7 +199,7 @@ async def _at_rate(sound: AsyncIterator[bytes], resampler: Resampler) -> AsyncIt
 
 
 async def _events(
-    sound: AsyncIterator[bytes], job: SpeechJob, language: str
+    studio: Studio, sound: AsyncIterator[bytes], job: SpeechJob, language: str
 ) -> AsyncIterator[bytes]:
     """The same bytes as server-sent events.
 
@@ -209,7 +211,8 @@ async def _events(
     except BrokenStream:
         yield failed(job.snapshot().error or EngineFault(), language)
         raise
-    yield done(usage(job.request.text, job.request.instruction, job.produced, job.rate))
+    counts = usage(job.request.text, job.request.instruction, job.produced, job.rate)
+    yield done(counts, await run_in_threadpool(brief, studio, job))
 
 
 async def _stream(

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import BadInput
 from ..studio import SpeechJob, Studio, TextSource, job_reader, open_job
+from .alignment import brief
 from .audio_field import with_param
 from .recent_jobs import RecentJobs
 from .socket_auth import SocketAuth
@@ -116,3 +117,7 @@ class TextSession:
                     self._owner, text_in=text_source.first, text_source=text_source, **self._params
                 ),
             )
+
+    async def segments(self, job: SpeechJob) -> list[dict[str, Any]]:
+        """Which part of the text sounded when, of a job that is over."""
+        return await run_in_threadpool(brief, self._studio, job)

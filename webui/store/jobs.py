@@ -47,6 +47,7 @@ TABLES = (
 CHANGES = (
     (2, "ALTER TABLE lines ADD COLUMN model TEXT NOT NULL DEFAULT ''"),
     (3, "ALTER TABLE lines ADD COLUMN notes TEXT NOT NULL DEFAULT ''"),  # JSON, "" for none
+    (4, "ALTER TABLE lines ADD COLUMN segments TEXT NOT NULL DEFAULT ''"),  # JSON, "" if unknown
 )
 
 
@@ -77,6 +78,7 @@ class Line:
     error_zh: str = ""
     model: str = ""  # its own, "" = its job's; read back as the one that counts
     notes: tuple[tuple[str, str], ...] = ()  # what was left out or changed (English, Chinese)
+    segments: tuple[tuple[str, int], ...] = ()  # (as it is read, first sample) of those that sound
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ COUNTS = "SELECT state, count(*) AS n, sum(chars) AS chars FROM lines WHERE job 
 LINE = (
     "n, text, voice, mode, instruction, language, speed, seed, job, state, attempts, key, samples,"
     " rate, engine, code, error, error_zh, coalesce(nullif(model, ''), (SELECT model FROM jobs"
-    " WHERE jobs.id = lines.job)), notes"
+    " WHERE jobs.id = lines.job)), notes, segments"
 )
 
 
@@ -109,7 +111,7 @@ class JobStore:
     """Thread-safe. `clock`: of the wall, shown to people and used for nothing else."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.time):
-        self._db = Database(root / "jobs.sqlite", 3, TABLES, changes=CHANGES)
+        self._db = Database(root / "jobs.sqlite", 4, TABLES, changes=CHANGES)
         self._clock = clock
         self._lock_file = root / "jobs.lock"
         self._lock_handle: IO | None = None
@@ -483,20 +485,24 @@ class JobStore:
         rate: int,
         engine: str,
         notes: Sequence[tuple[str, str]] = (),
+        segments: Sequence[tuple[str, int]] | None = None,
     ) -> bool:
-        """Its sound is on the disk. False when the line is gone."""
+        """Its sound is on the disk. False when the line is gone.
+
+        segments: as Line has them; None: those of another line with the same sound.
+        """
 
         def work(db: Connection) -> bool:
+            segments_json = _segments_of(db, key) if segments is None else _json(segments)
+            values = (key, samples, rate, engine, _json(notes), segments_json, line.job, line.n)
             is_there = db.execute(ask, values).rowcount > 0
             _settle(db, line.job)
             return is_there
 
         ask = (
             "UPDATE lines SET state = 'done', key = ?, samples = ?, rate = ?, engine = ?, notes ="
-            " ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
+            " ?, segments = ?, code = '', error = '', error_zh = '' WHERE job = ? AND n = ?"
         )
-        notes_json = json.dumps(notes, ensure_ascii=False) if notes else ""
-        values = (key, samples, rate, engine, notes_json, line.job, line.n)
         return self._db.write(work)
 
     def tried(self, line: Line, error: KaikouError, is_last: bool) -> None:
@@ -578,8 +584,20 @@ def _is_used(db: Connection, key: str) -> bool:
     )
 
 
+def _segments_of(db: Connection, key: str) -> str:
+    row = db.execute(
+        "SELECT segments FROM lines WHERE key = ? AND key != '' AND segments != '' LIMIT 1", (key,)
+    ).fetchone()
+    return row["segments"] if row else ""
+
+
+def _json(pairs: Sequence[tuple]) -> str:
+    return json.dumps(pairs, ensure_ascii=False) if pairs else ""
+
+
 def _line(row: Row) -> Line:
-    return Line(*row[:-1], notes=tuple(map(tuple, json.loads(row[-1] or "[]"))))
+    pairs = [tuple(map(tuple, json.loads(value or "[]"))) for value in row[-2:]]
+    return Line(*row[:-2], *pairs)
 
 
 def _job(row: Row, counts: Iterable[Row]) -> BatchJob:

@@ -2,6 +2,7 @@
 
 from ..audio import CODED, Encoder, Resampler, coded, coded_hz
 from .addresses import reachable
+from .alignment import AlignedSegment, Alignment
 from .batch.service import BATCH_LIMITS, BatchService, LineRequest
 from .consents import BY_PAGE, ConsentInfo
 from .dictionary_files import KINDS as TERM_FILES
@@ -17,6 +18,7 @@ from .request_builder import OPENAI_MODELS, OPENAI_VOICES, known_language
 from .share_links import DEMO_LIMITS, GUEST, ShareLink, is_guest
 from .speech_job import UNLIMITED, Snapshot, SpeechJob
 from .studio import ENGINE_CHANGE, Studio
+from .subtitles import FORMATS as SUBTITLES
 from .takes import file_name, stopped_at, usual_s
 from .text_source import TextSource
 from .usage import Used
@@ -34,9 +36,12 @@ __all__ = [
     "OPENAI_VOICES",
     "PER_MINUTE",
     "SCOPES",
+    "SUBTITLES",
     "TERM_FILES",
     "TERM_LIMITS",
     "UNLIMITED",
+    "AlignedSegment",
+    "Alignment",
     "BatchService",
     "ConsentInfo",
     "Doctor",

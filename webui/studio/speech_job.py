@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -155,6 +155,14 @@ class SpeechJob:
     def model(self) -> str:
         """Asks for the voice that speaks it, as `model` of another request."""
         return model_of(self.engine, self.request.voice_engine)
+
+    def segment_marks(self, marks: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """`marks` of a snapshot by the segments of the whole text: while a text arrives they are
+        counted by its pieces, of which a segment may have several.
+        """
+        if self.text_source is None:
+            return tuple(marks)
+        return tuple((self.text_source.segment_of(piece), start) for piece, start in marks)
 
     def so_far(self) -> Continuation | None:
         """What another job with the same request can go on from; None where no sentence is

@@ -28,6 +28,7 @@ from ..store import (
     tighten,
 )
 from ..types import MAX_INSTRUCTION, MAX_TEXT, Voice
+from .alignment import Alignments
 from .background import Background
 from .batch.events import LineEvents
 from .batch.service import BatchService
@@ -53,6 +54,7 @@ from .text_normaliser import TextNormaliser
 from .usage import Usage
 from .voice_resolver import VoiceResolver
 from .voices import Voices
+from .word_times import WordAligner
 
 log = logging.getLogger(__name__)
 SWEEP_S = 600.0
@@ -124,6 +126,8 @@ class Studio:
             self.metrics,
             limits.starts_per_minute,
         )
+        self.alignments = Alignments(self.takes, self.pronunciations)
+        self.word_aligner = WordAligner()
         background = Background(self.voice_resolver, normaliser, self.job_runner, self.keys.look)
         self.batch = BatchService(
             JobStore(paths.data_dir),

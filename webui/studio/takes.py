@@ -84,7 +84,7 @@ class Takes:
             rtf=round(now.rtf, 4),
             state="done" if is_whole else now.state,
             error=(now.error.en, now.error.zh) if now.state == "failed" else (),
-            marks=() if is_whole else now.marks,
+            marks=job.segment_marks(now.marks),
             starred=any(t.starred for t in before),
             peaks=tuple(round(p, 3) for p in audio.peaks(audio.from_s16(data), 160)),
             trace=job.trace.to_dict(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -205,6 +206,11 @@ class TextSource:
         with self._change:
             self.is_closed, self._on_news = True, None
             self._change.notify_all()
+
+    def segment_of(self, piece: int) -> int:
+        """Which segment of the `settled` request holds this piece."""
+        is_in_runs = self._is_read and self._packer is not None
+        return bisect_right(self._run_ends, piece) if is_in_runs else piece
 
     def settled(self, request: SpeechRequest) -> SpeechRequest:
         """The request with the whole of its text."""

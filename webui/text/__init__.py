@@ -27,13 +27,14 @@ from .pronunciation_dict import (
 )
 from .segments import Packer, close, pack, units
 from .sentences import glue, weight
+from .source_spans import source_spans
 from .tags import EVENTS, strip_tags, suggest, unknown_tags
 
 __all__ = [
     "EVENTS", "MAX_READING", "MAX_TERM", "NO_READINGS", "PREFIX", "Clause", "ClauseStream",
     "Packer", "Pronunciation", "Readings", "cache_counts", "check", "check_language", "close",
     "detect", "duration", "find_key", "glue", "marked_language", "measure", "pack", "prepare",
-    "rewrite", "segment_languages", "sentence_spans", "strip_tags", "suggest", "units",
-    "unknown_tags", "warm", "weight",
+    "rewrite", "segment_languages", "sentence_spans", "source_spans", "strip_tags", "suggest",
+    "units", "unknown_tags", "warm", "weight",
     "without_marks", "without_prompt_marks",
 ]  # fmt: skip

@@ -59,7 +59,7 @@ def _with_edges(before: str, after: str) -> str:
     return " " * before.startswith(" ") + after + " " * (before.endswith(" ") and bool(after))
 
 
-def _language_of(sentence: str, primary: str) -> str:
+def sentence_language(sentence: str, primary: str) -> str:
     """Han goes with Chinese and Latin with English in a mixed text; sentences of digits alone, and
     other scripts, go with the whole.
     """
@@ -111,7 +111,7 @@ def _prepare_cached(
         readings.apply(text, language if is_asked else detect(text)) if readings.entries else text
     )
     primary = language if is_asked else detect(tidy)
-    spoken_parts = (normalise(s, _language_of(s, primary)) for s in sentences.split(tidy))
+    spoken_parts = (normalise(s, sentence_language(s, primary)) for s in sentences.split(tidy))
     pieces = sentences.join_scraps([s for s in spoken_parts if s])
     if rule is not None:
         return tuple(pack(pieces, rule))
@@ -153,7 +153,7 @@ def rewrite(text: str) -> str:
     """
     tidy = clean(text)
     primary = detect(tidy)
-    spoken_parts = [normalise(s, _language_of(s, primary)) for s in sentences.split(tidy)]
+    spoken_parts = [normalise(s, sentence_language(s, primary)) for s in sentences.split(tidy)]
     return sentences.glue([s for s in spoken_parts if s] or [""])
 
 
@@ -162,7 +162,7 @@ def segment_languages(segments: Sequence[str], text: str, language: str) -> list
     from.
     """
     primary = detect(clean(text)) if language in ("", "auto") else language
-    return [_language_of(segment, primary) for segment in segments]
+    return [sentence_language(segment, primary) for segment in segments]
 
 
 def measure(text: str) -> tuple[int, int]:

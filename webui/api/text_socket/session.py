@@ -111,5 +111,6 @@ class SocketSession:
             seed=request.seed,
             url=f"/tts/result/{job.id}.wav" if now.saved else None,
             usage=usage(request.text, request.instruction, now.n_samples, job.rate),
+            segments=await self.text.segments(job),
             **problem,
         )

@@ -179,12 +179,16 @@ class BatchService:
             else state
         ), lines
 
-    def sound(self, owner: str, job_id: str, n: int) -> Path:
-        """The WAV of a line. Raises NotFound while it is not made."""
+    def line(self, owner: str, job_id: str, n: int) -> Line:
+        """Raises NotFound while it has no sound."""
         lines = self._jobs.lines(self.get(owner, job_id).id, n, 1, "done")
         if not lines or lines[0].n != n or not self._sounds.has(lines[0].key):
             raise NotFound("no_sound.line")
-        return self._sounds.path(lines[0].key)
+        return lines[0]
+
+    def sound(self, owner: str, job_id: str, n: int) -> Path:
+        """The WAV of a line. Raises NotFound while it is not made."""
+        return self._sounds.path(self.line(owner, job_id, n).key)
 
     def watch(self, job_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         return self.worker.watchers.add(job_id, wake)
@@ -233,6 +237,10 @@ class BatchService:
             "file": name if data else None,
             "engine": line.engine or None,
             "seconds": round(line.samples / line.rate, 3) if line.rate else None,
+            "segments": [
+                {"spoken_text": text, "start_s": round(start / line.rate, 3)}
+                for text, start in line.segments
+            ],
             "attempts": line.attempts,
             "notes": [en for en, _ in line.notes],
             "error": {"code": line.code, "message": line.error} if line.code else None,

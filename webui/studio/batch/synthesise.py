@@ -136,11 +136,12 @@ class LineSynthesiser:
                     )
                 return False
         pcm = self._synthesise(task)
+        segments = [(job.request.segments[i], start) for i, start in job.snapshot().marks]
         data = audio.wav_header(job.rate, len(pcm) // 2, self._label) + pcm
         with self._saving:
             self._sounds.keep(key, data)
             if not self._jobs.mark_done(
-                line, key, len(pcm) // 2, job.rate, engine, job.notes
+                line, key, len(pcm) // 2, job.rate, engine, job.notes, segments
             ) and not self._jobs.is_used(key):
                 with self._sounds.dropping([key]):  # the job was deleted meanwhile
                     pass
