@@ -5,6 +5,7 @@ listeners hear when replicas are killed.
     python scripts/bench_cluster.py               # a fleet of its own with Ray Serve
     python scripts/bench_cluster.py --plain       # one replica behind a plain server, without Ray
     python scripts/bench_cluster.py --kills 50    # only: replicas killed under eight listeners
+    python scripts/bench_cluster.py --head-away 30  # only: Ray's head answers nobody for so long
     python scripts/bench_cluster.py --ramp        # only: 1 to 3 replicas as the listeners need
 
 Both ways speak the same sentences with the built-in instant voice, in turn. CPU is user and system
@@ -20,13 +21,14 @@ import statistics
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import soundfile
 
 from scripts.cluster_bench.fleet import RAY_SERVE, fleet, request, tree
-from scripts.cluster_bench.kills import kill_replicas
+from scripts.cluster_bench.kills import kill_replicas, stop_head, tally_of
 from scripts.cluster_bench.ramp import ramp
 from tests.serve import ROOT
 from webui.cluster.remote import ClusterEngine
@@ -98,6 +100,7 @@ def main() -> None:
     )
     parser.add_argument("--plain", action="store_true", help="one replica without Ray")
     parser.add_argument("--kills", type=int, default=0, metavar="N")
+    parser.add_argument("--head-away", type=float, default=0, metavar="SECONDS")
     parser.add_argument("--ramp", action="store_true")
     parser.add_argument("--times", type=int, default=24, help="sentences of the one listener")
     args = parser.parse_args()
@@ -106,11 +109,14 @@ def main() -> None:
     samples, rate = soundfile.read(ROOT / "assets/voices/starter-en-low.wav", dtype="float32")
     prompt = local.encode(samples, rate, "", "en")
     try:
-        if args.kills:
+        if args.kills or args.head_away:
             three = (*RAY_SERVE, "--replicas", "3", "--streams", "40", "--cpus-per-replica", "0.5")
             with fleet(*three, n_replicas=3) as (engine, pid):
-                tally = kill_replicas(local, prompt, engine, pid, args.kills)
-            print(f"{args.kills} replicas killed: {tally}")
+                if args.kills:
+                    disturb = partial(kill_replicas, engine, pid, args.kills)
+                else:
+                    disturb = partial(stop_head, pid, args.head_away)
+                print(tally_of(local, prompt, engine, disturb))
         elif args.ramp:
             scaled = ("--replicas", "1..3", "--streams", "4", "--downscale-after", "10")
             scaled += ("--cpus-per-replica", "0.5")  # three on two cores

@@ -75,12 +75,11 @@ def tree(root: int) -> list[int]:
     return sorted(pids)
 
 
-def replica_pids(pid: int) -> list[int]:
-    """Processes of Ray that hold a replica."""
+def pids_of(root: int, title: bytes) -> list[int]:
+    """Of the processes below `root`, those whose program has `title` in its name."""
     pids = []
-    for child in tree(pid):
+    for child in tree(root):
         with contextlib.suppress(OSError):
-            title = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
-            if b"ServeReplica" in title:
+            if title in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
                 pids.append(child)
     return pids

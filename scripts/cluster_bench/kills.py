@@ -1,4 +1,4 @@
-"""Replicas killed under listeners: what each of them hears, and how long it waits."""
+"""Replicas killed, or the head stopped, under listeners: what each hears, and how long it waits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,10 +16,11 @@ from webui.engine.base import Engine
 from webui.errors import KaikouError
 from webui.types import Prompt
 
-from .fleet import TEXTS, replica_pids, request
+from .fleet import TEXTS, pids_of, request
 
 N_LISTENERS = 8
 LISTEN_S = 0.05  # between two chunks of a listener, so that several streams are open at each kill
+SLACK_S = 1.0  # sound that a listener has in hand
 N_REPLICAS = 3
 BETWEEN_S = 2.0  # at least, between two kills; the next one waits until all replicas are there
 
@@ -44,24 +46,20 @@ class Tally:
         )
 
 
-def kill_replicas(
-    local: Engine, prompt: Prompt, engine: ClusterEngine, pid: int, n_kills: int
+def tally_of(
+    local: Engine, prompt: Prompt, engine: ClusterEngine, disturb: Callable[[], None]
 ) -> Tally:
-    """The listeners speak all the time; each take is compared with the undisturbed one."""
+    """The listeners speak while `disturb` runs; each take is compared with the undisturbed one."""
     speech_request = request(1, *TEXTS * 4)
     undisturbed = np.concatenate([chunk.samples for chunk in local.stream(speech_request, prompt)])
     stop, lock, tally = threading.Event(), threading.Lock(), Tally()
 
     def listen() -> None:
         while not stop.is_set():
-            stream, chunks, n_replays, failed, waits_s = (
-                engine.stream(speech_request, prompt),
-                [],
-                0,
-                0,
-                [],
-            )
+            stream = engine.stream(speech_request, prompt)
+            chunks, waits_s, n_replays, failed = [], [], 0, 0
             while True:
+                stream.slack_s = SLACK_S
                 began_s = time.monotonic()
                 try:
                     chunk = next(stream, None)
@@ -89,14 +87,34 @@ def kill_replicas(
     threads = [threading.Thread(target=listen) for _ in range(N_LISTENERS)]
     for thread in threads:
         thread.start()
+    try:
+        disturb()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return tally
+
+
+def kill_replicas(engine: ClusterEngine, pid: int, n_kills: int) -> None:
     n_killed = 0
     while n_killed < n_kills:
         time.sleep(BETWEEN_S)
-        replicas = replica_pids(pid)
+        replicas = pids_of(pid, b"ServeReplica")
         if len(replicas) == N_REPLICAS == engine.figures()["fleet_replicas"]:
             os.kill(replicas[n_killed % N_REPLICAS], signal.SIGKILL)
             n_killed += 1
-    stop.set()
-    for thread in threads:
-        thread.join()
-    return tally
+            print(f"{n_killed} killed", flush=True)
+
+
+def stop_head(pid: int, seconds: float) -> None:
+    """Ray's head answers nobody for so long."""
+    time.sleep(BETWEEN_S)
+    heads = pids_of(pid, b"gcs_server")
+    for head in heads:
+        os.kill(head, signal.SIGSTOP)
+    time.sleep(seconds)
+    for head in heads:
+        os.kill(head, signal.SIGCONT)
+    print(f"{len(heads)} head stopped for {seconds:g} s")
+    time.sleep(BETWEEN_S)
