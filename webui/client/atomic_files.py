@@ -58,8 +58,13 @@ def keep(path: Path, data: bytes) -> Path:
 def put(part: Path, path: Path) -> None:
     """Rename, and see to it that the name itself is on the disk."""
     os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in it are on the disk when this returns."""
     if os.name == "posix":
-        fd = os.open(path.parent, os.O_RDONLY)
+        fd = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:

@@ -18,12 +18,13 @@ from ..messages import Message
 from .atomic_files import Unwritable
 from .audio import Sound, WavReader
 from .batch_input import Line
-from .errors import Broken, Unreachable, as_client_error, is_unheard
+from .errors import Broken, Unreachable, as_client_error, is_unheard, sentences
 from .request import BATCH, JOBS, SPEECH, SpeechParams, SpeechResponse, aread_error, timeout
 from .retry import Bucket, Retry
 from .zip_reader import ZipReader
 
 HOPELESS = (LoginNeeded, StorageFull, Unwritable)  # the next line would fare no better
+UNKNOWN = "This line could not be made."
 PLACE = re.compile(r"(\d+)_.*\.wav")
 
 
@@ -56,7 +57,8 @@ Asker = Callable[[dict[int, Item], dict[int, Result], int], AsyncIterator[tuple[
 
 
 class BatchRunner:
-    """keep: where a sound goes as soon as it is whole; its Result is what counts.
+    """keep: where a sound goes as soon as it is whole; its Result is what counts. is_background:
+    one line alone, too, goes behind everybody who listens.
 
     Every method answers for every item, whatever happens.
     """
@@ -68,6 +70,7 @@ class BatchRunner:
         retry: Retry,
         timeout_s: float | None,
         keep: Callable[[Item, Sound, int], Awaitable[Result]],
+        is_background: bool = False,
     ):
         self._http, self._bucket, self._retry, self._timeout_s, self._keep = (
             http,
@@ -76,6 +79,7 @@ class BatchRunner:
             timeout_s,
             keep,
         )
+        self._is_background = is_background
         self._no_use: KaikouError | None = None  # why nothing more is tried
 
     async def make(self, items: list[Item]) -> list[Result]:
@@ -83,8 +87,9 @@ class BatchRunner:
         remaining, results, tries = dict(enumerate(items)), {}, 0
         error = self._no_use
         if error is None:
+            is_alone = len(items) == 1 and not self._is_background
             error, tries = await self._try(
-                remaining, results, self._alone if len(items) == 1 else self._together
+                remaining, results, self._alone if is_alone else self._together
             )
         if isinstance(error, HOPELESS) or (isinstance(error, Unreachable) and is_unheard(error)):
             self._no_use = error
@@ -211,14 +216,14 @@ def _failures(
         failed = {order[int(row["line"]) - 1]: row.get("error") or {} for row in rows}
     except (ValueError, KeyError, TypeError, IndexError):
         raise Broken("broken.batch_list") from None
-    errors = {
-        i: str(failure.get("message") or "This line could not be made.")
+    words = {
+        i: sentences({**failure, "message": failure.get("message") or UNKNOWN})
         for i, failure in failed.items()
     }
     return {
         i: Result(
             items[i].line,
-            error=EngineFault(Message(errors[i], errors[i]), code=failure.get("code")),
+            error=EngineFault(Message(*words[i]), code=failure.get("code")),
             attempts=n,
             seed=items[i].ask.seed,
         )

@@ -27,6 +27,11 @@ from ..errors import (
 )
 from ..messages import Message, message
 
+
+class ProxyFault(EngineFault):
+    """A proxy answers in the place of a studio that does not."""
+
+
 KINDS = {
     401: LoginNeeded,
     403: NotAllowed,
@@ -34,7 +39,9 @@ KINDS = {
     413: TooLarge,
     422: BadInput,
     429: Busy,
+    502: ProxyFault,
     503: NotReady,
+    504: ProxyFault,
     507: StorageFull,
 }
 MAX_ERROR_BYTES = 1 << 16  # read of an answer that is an error
@@ -76,22 +83,26 @@ def is_unheard(error: BaseException) -> bool:
 
 
 def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouError:
-    """The named error that an answer which is not 2xx stands for.
-
-    Its sentence is in the one language that was asked for.
-    """
+    """The named error that an answer which is not 2xx stands for."""
     kind = KINDS.get(status) or (EngineFault if status >= 500 or status == 408 else BadInput)
     details: dict = {}
     with suppress(ValueError, KeyError, TypeError):  # a proxy's page, or nothing
         details = dict(json.loads(body)["error"])
-    text = str(details.get("message") or "")
+    words = sentences(details)
     code, param = details.get("code"), details.get("param")
     return kind(
-        Message(text, text) if text else message("server_answered", status=status),
+        words if words.en else message("server_answered", status=status),
         code=str(code) if code else None,
         param=str(param) if param else None,
         retry_after_s=retry_after_s(headers),
     )
+
+
+def sentences(details: Mapping) -> Message:
+    """Of an error as the studio sends it: both languages, or its one message for both."""
+    both, text = details.get("sentences"), str(details.get("message") or "")
+    both = both if isinstance(both, Mapping) else {}
+    return Message(str(both.get("en") or text), str(both.get("zh") or text))
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

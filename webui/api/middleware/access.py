@@ -424,6 +424,7 @@ def error_body(error: KaikouError, language: str) -> bytes:
         "type": error.kind,
         "param": error.param,
         "code": error.code,
+        "sentences": {"en": error.en, "zh": error.zh},
     }
     return json.dumps({"error": details}, ensure_ascii=False).encode()
 

@@ -243,7 +243,13 @@ class BatchService:
             ],
             "attempts": line.attempts,
             "notes": [en for en, _ in line.notes],
-            "error": {"code": line.code, "message": line.error} if line.code else None,
+            "error": {
+                "code": line.code,
+                "message": line.error,
+                "sentences": {"en": line.error, "zh": line.error_zh},
+            }
+            if line.code
+            else None,
             **({"format_error": problem} if problem else {}),
         }
         return ((name, data) if data else None), row
