@@ -301,7 +301,7 @@ PACKAGE_OF = {
 }  # where the import has another name than the package
 # reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not
 # there
-# of a fleet's machines, and of gRPC: requirements-cluster.txt
+# of a fleet's machines, of gRPC and of Kafka: requirements-cluster.txt
 # of the environments of scripts/export_checks.sh only: transformers
 # aligns words where it is installed: pocketsphinx
 # the client of a shared cache, only where one is wanted: redis
@@ -315,6 +315,7 @@ OPTIONAL = {
     "transformers",
     "pocketsphinx",
     "redis",
+    "confluent_kafka",
 }
 
 

@@ -129,6 +129,13 @@ class Paths:
 
 
 @dataclass(frozen=True)
+class Kafka:
+    """Of `python -m webui.cluster kafka`."""
+
+    studio_key: str = ""  # API key of the studio that speaks; "" where it asks for none
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings, read once at the start and never changed."""
 
@@ -137,6 +144,7 @@ class Settings:
     engine: EngineChoice = field(default_factory=EngineChoice)
     privacy: Privacy = field(default_factory=Privacy)
     paths: Paths = field(default_factory=Paths)
+    kafka: Kafka = field(default_factory=Kafka)
 
 
 ENGINES = ("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3")

@@ -99,10 +99,10 @@ def fault_of(status: int, headers: Mapping[str, str], body: bytes) -> KaikouErro
 
 
 def sentences(details: Mapping) -> Message:
-    """Of an error as the studio sends it: both languages, or its one message for both."""
-    both, text = details.get("sentences"), str(details.get("message") or "")
-    both = both if isinstance(both, Mapping) else {}
-    return Message(str(both.get("en") or text), str(both.get("zh") or text))
+    """Of an error as the studio sends it: words languages, or its one message for words."""
+    words, text = details.get("sentences"), str(details.get("message") or "")
+    words = words if isinstance(words, Mapping) else {}
+    return Message(str(words.get("en") or text), str(words.get("zh") or text))
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

@@ -1,9 +1,10 @@
 """`python -m webui.cluster serve`: the fleet that studios started with `--engine ray://HOST:PORT`
-speak through.
+speak through. `python -m webui.cluster kafka`: a consumer that has a studio speak messages.
 
     python -m webui.cluster serve --engine builtin --replicas 1..3
     python -m webui.cluster serve --engine cosyvoice2 --gpus-per-replica 1 --address auto \
         --host 0.0.0.0
+    python -m webui.cluster kafka --brokers 127.0.0.1:9092 --out sounds
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..app import engine_makers
 from ..engine.base import Engine
 from ..errors import BadInput, KaikouError
 from ..logs import to_stderr
 from ..settings import Settings, load
+from .kafka import program as kafka
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -27,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m webui.cluster", description="A fleet of voice engines. 语音引擎集群。"
     )
-    serve = p.add_subparsers(dest="command", required=True).add_parser(
+    commands = p.add_subparsers(dest="command", required=True)
+    kafka.add_parser(commands)
+    serve = commands.add_parser(
         "serve",
         help="start the fleet with Ray Serve / 用 Ray Serve 启动集群",
         epilog="Other flags are those of run.sh: --engine, --model-dir, --profile ...",
@@ -82,14 +85,22 @@ def replicas(text: str) -> tuple[int, int]:
 
 def make_engine(settings: Settings) -> Engine:
     """The engine that a studio with these settings would end up with."""
+    from ..app import engine_makers  # a second of imports that only a fleet needs
+
     return engine_makers(settings)[-1]()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     to_stderr()
-    args, rest = parser().parse_known_args(argv)
+    p = parser()
+    args, rest = p.parse_known_args(argv)
+    if rest and args.command == "kafka":
+        p.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         settings = load(rest)
+        if args.command == "kafka":
+            kafka.run(args, settings)
+            return 0
         low, high = replicas(args.replicas)
         if args.host not in LOCAL and not settings.engine.fleet_key:
             raise BadInput("bad_setting.fleet_without_key", param="host")
