@@ -14,6 +14,7 @@ import yaml
 
 from webui.cluster import __main__ as fleet
 from webui.cluster.serve import LONGEST_S, environment
+from webui.cluster.serve_config import ARGUMENTS
 from webui.errors import KaikouError
 from webui.settings import Settings, load
 
@@ -51,6 +52,8 @@ def command(words: Sequence[str]) -> Iterator[str]:
         words = ["-m", "webui.cluster", "serve", *words[1:]]
     if words[:2] == ["-m", "webui"]:
         yield from _settings(words[2:], KEY)
+        if "--host" not in words:
+            yield "the studio listens to its own container only"
     elif words[:2] == ["-m", "webui.cluster"]:
         args, rest = fleet.parser().parse_known_args(words[2:])
         yield from _settings(rest, KEY)
@@ -126,7 +129,9 @@ def _image(folder: Path, steps: list[Step]) -> Iterator[str]:
         elif step.name == "RUN":
             yield from _run(step)
     yield from (f"{stage} runs as root" for stage, user in users.items() if "root" in user)
-    yield from _environment({k: v for k, v in values.items() if k.startswith("KAIKOU_")})
+    settings = {k: v for k, v in values.items() if k.startswith("KAIKOU_")}
+    yield from _environment(settings)
+    yield from _settings((), settings)  # the fleet's machines have no key of the studio
     if values.get("KAIKOU_PORT") != str(STUDIO_PORT):
         yield f"KAIKOU_PORT is {values.get('KAIKOU_PORT')}"
     if {k: v for k, v in values.items() if k.startswith("RAY_")} != environment():
@@ -200,7 +205,7 @@ def _fleet(folder: Path) -> Iterator[str]:
         is_there = importlib.util.find_spec(module) is not None
         if not is_there or not hasattr(importlib.import_module(module), name):
             yield f"RayService: {application['import_path']} is not there"
-        if unknown := application["args"].keys() - {"replicas", "gpus_per_replica", "streams"}:
+        if unknown := application["args"].keys() - ARGUMENTS.keys():
             yield f"RayService: the fleet takes no {', '.join(sorted(unknown))}"
         yield from command(
             ["-m", "webui.cluster", "serve", "--replicas", application["args"]["replicas"]]

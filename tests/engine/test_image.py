@@ -44,16 +44,30 @@ def local(words: list[str], port: int) -> list[str]:
     return [w.replace(":7860", f":{port}") for w in words]
 
 
+def environment_of(*stages: str, **moved) -> dict[str, str]:
+    """What ENV of these stages sets, with folders and ports of this machine."""
+    values = dict(os.environ)
+    for stage in stages:
+        for step in steps(stage, "ENV"):
+            values |= dict(word.split("=", 1) for word in step.words)
+    return values | {name: str(value) for name, value in moved.items()}
+
+
 @pytest.mark.thorough
 def test_the_image_starts_by_its_own_command_and_its_health_check_sees_it(image, tmp_path):
-    port, values = free_port(), {}
-    for step in steps("packages", "ENV") + steps("studio", "ENV"):
-        values |= dict(word.split("=", 1) for word in step.words)
-    moved = {"PYTHONPATH": image, "KAIKOU_DATA_DIR": tmp_path / "data", "KAIKOU_PORT": port}
-    moved |= {"KAIKOU_MODEL_DIR": tmp_path, "KAIKOU_NATURAL_DIR": tmp_path, "KAIKOU_NATURAL": 0}
+    port = free_port()
     files = min(65535, resource.getrlimit(resource.RLIMIT_NOFILE)[1])  # what is allowed here
-    moved |= {"OPEN_FILES": files}
-    environment = {**os.environ, **values, **{k: str(v) for k, v in moved.items()}}
+    environment = environment_of(
+        "packages",
+        "studio",
+        PYTHONPATH=image,
+        KAIKOU_DATA_DIR=tmp_path / "data",
+        KAIKOU_PORT=port,
+        KAIKOU_MODEL_DIR=tmp_path,
+        KAIKOU_NATURAL_DIR=tmp_path,
+        KAIKOU_NATURAL=0,
+        OPEN_FILES=files,
+    )
     [entry], [command] = steps("studio", "ENTRYPOINT"), steps("studio", "CMD")
     [health] = steps("studio", "HEALTHCHECK")
     check = local(yaml.safe_load(health.text.partition("CMD ")[2]), port)
@@ -82,6 +96,19 @@ def test_the_image_starts_by_its_own_command_and_its_health_check_sees_it(image,
     assert subprocess.run(check, cwd=image).returncode == 1
 
 
+def test_the_fleet_of_the_image_needs_no_key_of_a_studio(image):
+    """As far as Ray, where there is none: nothing else is refused before."""
+    [command] = steps("fleet", "CMD")
+    done = subprocess.run(
+        local(command.words, 0),
+        cwd=image,
+        env=environment_of("studio", "fleet", PYTHONPATH=image, KAIKOU_FLEET_KEY="a-secret"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "requirements-cluster.txt" in done.stderr, done.stderr
+
+
 def test_the_entry_refuses_a_machine_with_too_few_files():
     run = subprocess.run(
         ["bash", "-c", "ulimit -n 1024; exec bash scripts/deploy/start.sh true"],
@@ -97,7 +124,7 @@ def test_the_hot_image_has_the_natural_voice_inside(image, tmp_path):
     """As far as its packages are installed here."""
     [run] = steps("hot", "RUN")
     script = run.words[1]
-    environment = {**os.environ, "KAIKOU_NATURAL_DIR": str(tmp_path), "PYTHONPATH": str(image)}
+    environment = environment_of("studio", KAIKOU_NATURAL_DIR=tmp_path, PYTHONPATH=image)
     done = subprocess.run(
         [sys.executable, script], cwd=image, env=environment, capture_output=True, text=True
     )

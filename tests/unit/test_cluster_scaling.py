@@ -12,6 +12,7 @@ def fleet(n, n_wanting, capacity, n_open, streams=8):
     means = {"wanting": n_wanting, "capacity": capacity}
     return SimpleNamespace(
         current_num_replicas=n,
+        target_num_replicas=2,
         aggregated_metrics={k: dict(enumerate(v)) for k, v in means.items() if v},
         total_num_requests=n_open,
         config=SimpleNamespace(get_target_ongoing_requests=lambda: BUSY_SHARE * streams),
@@ -29,6 +30,8 @@ def fleet(n, n_wanting, capacity, n_open, streams=8):
         (fleet(1, [3], [2], 3), 1.5 / 0.7),
         # a fast one: nobody wants sound just now, and all sockets are taken
         (fleet(3, [0, 0, 0], [8, 8, 8], 24), 3 / 0.7),
+        # a fleet whose first replicas start
+        (fleet(0, [], [], 0), 2),
         # a fleet that has said nothing yet goes by its sockets
         (fleet(1, [], [], 4), 4 / 5.6),
     ],

@@ -14,6 +14,8 @@ def replicas_wanted(fleet) -> tuple[float, dict]:
     want sound, the sockets are full first.
     """
     n, means = fleet.current_num_replicas, fleet.aggregated_metrics or {}
+    if not n:  # the first ones are on their way
+        return fleet.target_num_replicas, {}
     n_wanting, capacity = (sum(means.get(name, {}).values()) for name in ("wanting", "capacity"))
     by_work = n_wanting / (BUSY_SHARE * capacity) if capacity else 0.0
     by_sockets = fleet.total_num_requests / (n * fleet.config.get_target_ongoing_requests())

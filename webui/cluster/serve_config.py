@@ -13,22 +13,32 @@ from ..settings import load
 from .__main__ import make_engine, replicas
 from .serve import FleetOptions, application
 
+ARGUMENTS = {"replicas": str, "gpus_per_replica": float, "streams": int}
+
 
 def build(arguments: dict):
-    """arguments: replicas ("1..3"), gpus_per_replica, streams, as the flags of `python -m
-    webui.cluster serve`. Raises BadInput.
-    """
+    """arguments: of ARGUMENTS, as the flags of `python -m webui.cluster serve`. Raises BadInput."""
     settings = load()
     if not settings.engine.fleet_key:  # machines of a cluster reach each other's addresses
         raise BadInput("bad_setting.fleet_without_key", param="fleet_key")
-    low, high = replicas(str(arguments.get("replicas", "1")))
+    values = {name: _value(name, value) for name, value in arguments.items()}
+    low, high = replicas(values.get("replicas", "1"))
     options = FleetOptions(
         host="",  # Serve's own
         port=0,
         min_replicas=low,
         max_replicas=high,
-        gpus=float(arguments.get("gpus_per_replica", 0)),
-        streams=int(arguments.get("streams", FleetOptions.streams)),
+        gpus=values.get("gpus_per_replica", 0.0),
+        streams=values.get("streams", FleetOptions.streams),
         key=settings.engine.fleet_key,
     )
     return application(partial(make_engine, settings), settings.limits.stall_s, options)
+
+
+def _value(name: str, value: object) -> str | float | int:
+    if name not in ARGUMENTS:
+        raise BadInput("bad_setting.unknown", where="args", names=sorted(ARGUMENTS), param=name)
+    try:
+        return ARGUMENTS[name](value)
+    except (ValueError, TypeError) as error:
+        raise BadInput("bad_setting.value", value=str(value), param=name) from error
