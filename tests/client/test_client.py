@@ -5,6 +5,7 @@ or a named error.
 from __future__ import annotations
 
 import asyncio
+import queue
 import socket
 import subprocess
 import sys
@@ -91,9 +92,10 @@ def test_every_way_of_breaking_ends_with_the_whole_sound(fire, tts, words):
         and sound.rate == 24000
         and fire.n_asked[text] == len(words.split())
     )
-    first = []
-    second = tts.synthesize(f"{text} too", "v", on_first_audio=first.append)
-    assert second.pcm == pcm_of(f"{text} too", second.seed) and len(first) == 1
+    first = queue.SimpleQueue()
+    second = tts.synthesize(f"{text} too", "v", on_first_audio=first.put)
+    assert second.pcm == pcm_of(f"{text} too", second.seed)
+    assert first.get(timeout=5) and first.empty()
     assert (
         set(fire.keys) == {"Bearer secret"}
         and fire.bodies[0]["voice"] == "v"
@@ -201,16 +203,16 @@ def test_stopping_a_stream_ends_the_connection(fire, tts):
 def test_the_asynchronous_twin(fire):
     async def run():
         async with AsyncTTS(fire.url, "secret", retry=QUICK, timeout_s=0.4) as tts:
-            first = []
+            first = queue.SimpleQueue()
             sounds = await asyncio.gather(
                 *(
-                    tts.synthesize(f"{w} ok {w}", "v", seed=2, on_first_audio=first.append)
+                    tts.synthesize(f"{w} ok {w}", "v", seed=2, on_first_audio=first.put)
                     for w in ("reset", "half", "chunk", "stall", "away")
                 )
             )
             assert [s.pcm for s in sounds] == [
                 pcm_of(f"{w} ok {w}", 2) for w in ("reset", "half", "chunk", "stall", "away")
-            ] and len(first) == 5
+            ] and all(first.get(timeout=5) for _ in range(5))
             stream = tts.stream("chunk ok s", "v")
             assert b"".join([x async for x in stream]) == pcm_of("chunk ok s", stream.seed)
             with pytest.raises(LoginNeeded):

@@ -2,60 +2,34 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx
 
 from .audio import Sound
-from .errors import as_client_error, is_unheard
-from .request import (
-    SPEECH,
-    VOICES,
-    SpeechParams,
-    SpeechResponse,
-    aread_error,
-    as_json,
-    clone_form,
-    headers,
-    timeout,
-)
+from .endpoints import Choice, Endpoints
+from .errors import is_unheard
+from .first_audio import FirstAudio, OnFirst
+from .http_link import AsyncHttpLink
+from .request import SpeechParams, SpeechResponse, clone_form, grpc_links, is_grpc
 from .retry import Retry
-
-
-def pool(
-    base_url: str,
-    api_key: str | None,
-    language: str,
-    connections: int,
-    transport: httpx.AsyncBaseTransport | None,
-) -> httpx.AsyncClient:
-    """An HTTP client with connections that are kept open."""
-    with as_client_error():
-        return httpx.AsyncClient(
-            base_url=base_url,
-            headers=headers(api_key, language),
-            transport=transport,
-            limits=httpx.Limits(
-                max_connections=connections,
-                max_keepalive_connections=connections,
-                keepalive_expiry=30.0,
-            ),
-        )
 
 
 class AsyncStream:
     """An iterator of samples: little-endian int16 bytes, mono, whole samples each.
 
-    `rate` (Hz) and `seed` are known from the first piece on.
+    `rate` (Hz) and `seed` are known from the first piece on. One that is forgotten is closed by its
+    event loop.
     """
 
     def __init__(self, response: SpeechResponse, pieces: AsyncIterator[bytes]):
         self._response, self._pieces = response, pieces
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._pieces
+    def __aiter__(self) -> AsyncStream:
+        return self
 
     async def __anext__(self) -> bytes:
         return await anext(self._pieces)
@@ -82,36 +56,40 @@ class AsyncStream:
 
 
 class AsyncTTS:
-    """A studio at `base_url`.
+    """A studio at `base_url`, or several: as TTS.
 
-    Keeps connections open between calls; `close` it, or use it in an `async with`. Of one event
-    loop.
-
-    language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by
-      itself it grows with the text.
+    Keeps connections open between calls; `close` it, or use it in an `async with`; one that is
+    forgotten while its event loop runs closes them too. Of one event loop.
     """
 
     def __init__(
         self,
-        base_url: str = "http://127.0.0.1:7860",
+        base_url: str | Sequence[str] = "http://127.0.0.1:7860",
         api_key: str | None = None,
         *,
         retry: Retry | None = None,
         timeout_s: float | None = None,
         language: str = "en",
         transport: httpx.AsyncBaseTransport | None = None,
+        choose: Choice = "random",
     ):
-        self._http = pool(base_url, api_key, language, 100, transport)
-        self._retry, self._timeout_s = retry or Retry(), timeout_s
+        self._links = [
+            grpc_links().AsyncGrpcLink(url, api_key, language)
+            if is_grpc(url)
+            else AsyncHttpLink(url, api_key, language, timeout_s, transport)
+            for url in ([base_url] if isinstance(base_url, str) else base_url)
+        ]
+        self._endpoints, self._retry = Endpoints(self._links, choose), retry or Retry()
+        self._end = None
 
     async def synthesize(
-        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+        self, text: str, voice: str, *, on_first_audio: OnFirst | None = None, **how
     ) -> Sound:
-        """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the
-        seconds until the first sample was here; asking for that has its price: the studio then
-        sends as for a listener, ten seconds ahead of the clock at most.
+        """The whole utterance. how: the other fields of SpeechParams. on_first_audio is called,
+        once and on a thread of its own, with the first samples; asking for that has its price: the
+        studio then sends as for a listener, ten seconds ahead of the clock at most.
 
-        Raises the named errors of webui.errors and .faults once another try is of no use.
+        Raises the named errors of webui.errors and .errors once another try is of no use.
         """
         response = SpeechResponse(
             SpeechParams(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True
@@ -121,9 +99,9 @@ class AsyncTTS:
         return response.sound()
 
     def stream(
-        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+        self, text: str, voice: str, *, on_first_audio: OnFirst | None = None, **how
     ) -> AsyncStream:
-        """Samples while they are made.
+        """Samples while they are made. on_first_audio: as of `synthesize`.
 
         A connection that breaks is taken up again where it was; no sample comes twice.
         """
@@ -131,23 +109,30 @@ class AsyncTTS:
         return AsyncStream(response, self._stream_pcm(response, len(text), on_first_audio))
 
     async def _stream_pcm(
-        self, response: SpeechResponse, n_chars: int, on_first: Callable[[float], None] | None
+        self, response: SpeechResponse, n_chars: int, on_first: OnFirst | None
     ) -> AsyncIterator[bytes]:
-        began, is_first = time.monotonic(), True
-        async for attempt in self._retry.asynchronous():
-            with attempt, as_client_error():
-                async with self._http.stream(
-                    "POST", SPEECH, json=response.body(), timeout=timeout(n_chars, self._timeout_s)
-                ) as answer:
-                    await aread_error(answer)
-                    response.begin(answer)
-                    async for data in answer.aiter_raw():
+        self._watch()
+        first, place = FirstAudio(on_first), None
+        async for attempt in self._retry.asynchronous(
+            has_another=lambda: self._may_leave(response)
+        ):
+            with attempt, self._endpoints.lease(place if response.is_begun else None) as place:
+                async with place.link.speech(response, n_chars) as pieces:
+                    async for data in pieces:
                         if pcm := response.feed(data):
-                            if is_first and on_first:
-                                on_first(time.monotonic() - began)
-                            is_first = False
+                            first(pcm)
                             yield pcm
                     response.end()
+
+    def _may_leave(self, response: SpeechResponse) -> bool:
+        return not response.is_begun and self._endpoints.has_another()
+
+    def _watch(self) -> None:
+        """From the first call on, when there is an event loop and may be a connection."""
+        if self._end is None:
+            loop = asyncio.get_running_loop()
+            self._end = weakref.finalize(self, _forgotten, loop, self._links)
+            self._end.atexit = False  # the loop is over by then
 
     async def clone(
         self,
@@ -167,27 +152,43 @@ class AsyncTTS:
         only when the studio cannot have heard of it: it would make two voices.
         """
         form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
-        return await self._retry.asynchronous(is_unheard)(self._call_voices, "POST", form)
+        tries = self._retry.asynchronous(is_unheard, self._endpoints.has_another)
+        return await tries(self._clone, form)
 
     async def voices(self) -> list[dict]:
         """Every voice that this key may use: `id`, `name`, `language` and more of each."""
-        return (await self._retry.asynchronous()(self._call_voices, "GET", {}))["data"]
+        tries = self._retry.asynchronous(has_another=self._endpoints.has_another)
+        return await tries(self._voices)
 
-    async def _call_voices(self, method: str, form: dict) -> dict:
-        with as_client_error():
-            async with self._http.stream(
-                method, VOICES, timeout=timeout(0, self._timeout_s), **form
-            ) as answer:
-                await aread_error(answer)
-                await answer.aread()
-                return as_json(answer)
+    async def _clone(self, form: dict) -> dict:
+        self._watch()
+        with self._endpoints.lease() as endpoint:
+            return await endpoint.link.clone(form)
+
+    async def _voices(self) -> list[dict]:
+        self._watch()
+        with self._endpoints.lease() as endpoint:
+            return await endpoint.link.voices()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        if self._end is not None:
+            self._end.detach()
+        await _close(self._links)
 
     async def __aenter__(self) -> AsyncTTS:
         return self
 
     async def __aexit__(self, *_) -> None:
         await self.close()
+
+
+def _forgotten(loop: asyncio.AbstractEventLoop, links: list) -> None:
+    """From any thread."""
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(_close(links), loop)
+
+
+async def _close(links: list) -> None:
+    for link in links:
+        await link.close()

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import httpx
 
-from .async_client import pool
 from .audio import Sound
 from .batch_input import Known, Line, lines_of, with_seed
 from .batch_worker import BatchRunner, Item, Result
+from .concurrency import Concurrency
+from .http_link import pool
 from .ordered_gather import ordered
 from .output_folder import OutputFolder
 from .request import SpeechParams
@@ -37,7 +38,8 @@ class Progress:
 
 
 class AsyncBatchClient:
-    """in_flight: requests at once, over as many connections that stay open. batch: lines in one
+    """in_flight: requests at once at most, over as many connections that stay open; a studio that
+    refuses some is asked for half as many at once, then for more again. batch: lines in one
     request; above 1 they go through
     /v2/synthesize/batch, behind everybody who listens and bound by no rate of starts; 1 asks for
     each as a listener does. per_second, burst: a token bucket that every try takes from. seed:
@@ -72,6 +74,7 @@ class AsyncBatchClient:
             seed,
             timeout_s,
         )
+        self._concurrency = Concurrency(in_flight)
         self._retry, self._bucket = retry or Retry(patience_s=900.0), Bucket(per_second, burst)
 
     async def results(
@@ -139,7 +142,14 @@ class AsyncBatchClient:
         self, lines, usual: SpeechParams, keep, place: OutputFolder | None, progress
     ) -> AsyncIterator[Result]:
         maker, counter, line_keys = (
-            BatchRunner(self._http, self._bucket, self._retry, self._timeout_s, keep),
+            BatchRunner(
+                self._http,
+                self._bucket,
+                self._retry,
+                self._timeout_s,
+                keep,
+                concurrency=self._concurrency,
+            ),
             _Counter(lines, progress),
             Known(self._seed),
         )

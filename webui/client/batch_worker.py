@@ -18,12 +18,23 @@ from ..messages import Message
 from .atomic_files import Unwritable
 from .audio import Sound, WavReader
 from .batch_input import Line
+from .concurrency import Concurrency
 from .errors import Broken, Unreachable, as_client_error, is_unheard, sentences
-from .request import BATCH, JOBS, SPEECH, SpeechParams, SpeechResponse, aread_error, timeout
+from .request import (
+    BATCH,
+    JOBS,
+    SPEECH,
+    SpeechParams,
+    SpeechResponse,
+    aread_error,
+    is_framed,
+    timeout,
+)
 from .retry import Bucket, Retry
 from .zip_reader import ZipReader
 
 HOPELESS = (LoginNeeded, StorageFull, Unwritable)  # the next line would fare no better
+MOST = 1 << 10  # at once, where nobody says
 UNKNOWN = "This line could not be made."
 PLACE = re.compile(r"(\d+)_.*\.wav")
 
@@ -58,7 +69,8 @@ Asker = Callable[[dict[int, Item], dict[int, Result], int], AsyncIterator[tuple[
 
 class BatchRunner:
     """keep: where a sound goes as soon as it is whole; its Result is what counts. is_background:
-    one line alone, too, goes behind everybody who listens.
+    one line alone, too, goes behind everybody who listens. concurrency: of requests of all runners
+    that share it; none: as many as `make` is called at once.
 
     Every method answers for every item, whatever happens.
     """
@@ -71,6 +83,7 @@ class BatchRunner:
         timeout_s: float | None,
         keep: Callable[[Item, Sound, int], Awaitable[Result]],
         is_background: bool = False,
+        concurrency: Concurrency | None = None,
     ):
         self._http, self._bucket, self._retry, self._timeout_s, self._keep = (
             http,
@@ -80,6 +93,7 @@ class BatchRunner:
             keep,
         )
         self._is_background = is_background
+        self._concurrency = concurrency or Concurrency(MOST)
         self._no_use: KaikouError | None = None  # why nothing more is tried
 
     async def make(self, items: list[Item]) -> list[Result]:
@@ -124,7 +138,10 @@ class BatchRunner:
         self, remaining: dict[int, Item], results: dict[int, Result], ask: Asker, n: int
     ) -> None:
         try:
-            async with aclosing(ask(dict(remaining), results, n)) as sounds:
+            async with (
+                self._concurrency.place(),
+                aclosing(ask(dict(remaining), results, n)) as sounds,
+            ):
                 async for i, sound in sounds:
                     results[i] = await self._keep(remaining.pop(i), sound, n)
         except KaikouError as error:
@@ -149,7 +166,7 @@ class BatchRunner:
                 timeout=timeout(len(item.ask.text), self._timeout_s),
             ) as answer:
                 await aread_error(answer)
-                response.begin(answer)
+                response.begin(answer.headers, is_framed(answer))
                 async for data in answer.aiter_raw():
                     response.feed(data)
                 response.end()

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
 from .audio import Sound
-from .errors import as_client_error, is_unheard
-from .request import (
-    SPEECH,
-    VOICES,
-    SpeechParams,
-    SpeechResponse,
-    as_json,
-    clone_form,
-    headers,
-    read_error,
-    timeout,
-)
+from .endpoints import Choice, Endpoints
+from .errors import is_unheard
+from .first_audio import FirstAudio, OnFirst
+from .http_link import HttpLink
+from .request import SpeechParams, SpeechResponse, clone_form, grpc_links, is_grpc
 from .retry import Retry
 
 
 class Stream:
     """An iterator of samples: little-endian int16 bytes, mono, whole samples each.
 
-    `rate` (Hz) and `seed` are known from the first piece on.
+    `rate` (Hz) and `seed` are known from the first piece on. One that is forgotten is closed.
     """
 
     def __init__(self, response: SpeechResponse, pieces: Iterator[bytes]):
         self._response, self._pieces = response, pieces
+        self._end = weakref.finalize(self, _close, pieces)
 
-    def __iter__(self) -> Iterator[bytes]:
-        return self._pieces
+    def __iter__(self) -> Stream:
+        return self
 
     def __next__(self) -> bytes:
         return next(self._pieces)
@@ -47,7 +42,7 @@ class Stream:
 
     def close(self) -> None:
         """The studio stops making the rest."""
-        self._pieces.close()
+        self._end()
 
     @property
     def rate(self) -> int:
@@ -61,39 +56,45 @@ class Stream:
 
 
 class TTS:
-    """A studio at `base_url`.
+    """A studio at `base_url`: http://, https://, or grpc:// and grpcs:// with HOST:PORT.
 
-    Keeps connections open between calls; `close` it, or use it in a `with`. May be used from
-    several threads.
+    Keeps connections open between calls; `close` it, or use it in a `with`; one that is forgotten
+    closes them too. May be used from several threads.
 
-    language: of error sentences, "en" or "zh". timeout_s: how long the studio may be silent; by
-      itself it grows with the text.
+    base_url: several addresses: whichever is asked and fails before the first sound leaves the
+      request to another one. choose: among them "random", or "least_busy" by this client's own
+      requests. language: of error sentences, "en" or "zh". timeout_s: how long the studio may be
+      silent; by itself it grows with the text. Over gRPC the connection's own beats say that.
     """
 
     def __init__(
         self,
-        base_url: str = "http://127.0.0.1:7860",
+        base_url: str | Sequence[str] = "http://127.0.0.1:7860",
         api_key: str | None = None,
         *,
         retry: Retry | None = None,
         timeout_s: float | None = None,
         language: str = "en",
         transport: httpx.BaseTransport | None = None,
+        choose: Choice = "random",
     ):
-        with as_client_error():
-            self._http = httpx.Client(
-                base_url=base_url, headers=headers(api_key, language), transport=transport
-            )
-        self._retry, self._timeout_s = retry or Retry(), timeout_s
+        links = [
+            grpc_links().GrpcLink(url, api_key, language)
+            if is_grpc(url)
+            else HttpLink(url, api_key, language, timeout_s, transport)
+            for url in ([base_url] if isinstance(base_url, str) else base_url)
+        ]
+        self._endpoints, self._retry = Endpoints(links, choose), retry or Retry()
+        self._end = weakref.finalize(self, _close, *links)
 
     def synthesize(
-        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+        self, text: str, voice: str, *, on_first_audio: OnFirst | None = None, **how
     ) -> Sound:
-        """The whole utterance. how: the other fields of Ask. on_first_audio is told, once, the
-        seconds until the first sample was here; asking for that has its price: the studio then
-        sends as for a listener, ten seconds ahead of the clock at most.
+        """The whole utterance. how: the other fields of SpeechParams. on_first_audio is called,
+        once and on a thread of its own, with the first samples; asking for that has its price: the
+        studio then sends as for a listener, ten seconds ahead of the clock at most.
 
-        Raises the named errors of webui.errors and .faults once another try is of no use.
+        Raises the named errors of webui.errors and .errors once another try is of no use.
         """
         response = SpeechResponse(
             SpeechParams(text, voice, **how), is_paced=on_first_audio is not None, is_whole=True
@@ -103,9 +104,9 @@ class TTS:
         return response.sound()
 
     def stream(
-        self, text: str, voice: str, *, on_first_audio: Callable[[float], None] | None = None, **how
+        self, text: str, voice: str, *, on_first_audio: OnFirst | None = None, **how
     ) -> Stream:
-        """Samples while they are made.
+        """Samples while they are made. on_first_audio: as of `synthesize`.
 
         A connection that breaks is taken up again where it was; no sample comes twice.
         """
@@ -113,26 +114,23 @@ class TTS:
         return Stream(response, self._stream_pcm(response, len(text), on_first_audio))
 
     def _stream_pcm(
-        self, response: SpeechResponse, n_chars: int, on_first: Callable[[float], None] | None
+        self, response: SpeechResponse, n_chars: int, on_first: OnFirst | None
     ) -> Iterator[bytes]:
-        began, is_first = time.monotonic(), True
-        for attempt in self._retry.sync():
+        first, place = FirstAudio(on_first), None
+        for attempt in self._retry.sync(has_another=lambda: self._may_leave(response)):
             with (
                 attempt,
-                as_client_error(),
-                self._http.stream(
-                    "POST", SPEECH, json=response.body(), timeout=timeout(n_chars, self._timeout_s)
-                ) as answer,
+                self._endpoints.lease(place if response.is_begun else None) as place,
+                place.link.speech(response, n_chars) as pieces,
             ):
-                read_error(answer)
-                response.begin(answer)
-                for data in answer.iter_raw():
+                for data in pieces:
                     if pcm := response.feed(data):
-                        if is_first and on_first:
-                            on_first(time.monotonic() - began)
-                        is_first = False
+                        first(pcm)
                         yield pcm
                 response.end()
+
+    def _may_leave(self, response: SpeechResponse) -> bool:
+        return not response.is_begun and self._endpoints.has_another()
 
     def clone(
         self,
@@ -152,29 +150,32 @@ class TTS:
         only when the studio cannot have heard of it: it would make two voices.
         """
         form = clone_form(path, name, transcript, language, denoise, consent, start_s, end_s)
-        return self._retry.sync(is_unheard)(self._call_voices, "POST", form)
+        return self._retry.sync(is_unheard, self._endpoints.has_another)(self._clone, form)
 
     def voices(self) -> list[dict]:
         """Every voice that this key may use: `id`, `name`, `language` and more of each."""
-        return self._retry.sync()(self._call_voices, "GET", {})["data"]
+        return self._retry.sync(has_another=self._endpoints.has_another)(self._voices)
 
-    def _call_voices(self, method: str, form: dict) -> dict:
-        with (
-            as_client_error(),
-            self._http.stream(
-                method, VOICES, timeout=timeout(0, self._timeout_s), **form
-            ) as answer,
-        ):
-            read_error(answer)
-            answer.read()
-            return as_json(answer)
+    def _clone(self, form: dict) -> dict:
+        with self._endpoints.lease() as endpoint:
+            return endpoint.link.clone(form)
+
+    def _voices(self) -> list[dict]:
+        with self._endpoints.lease() as endpoint:
+            return endpoint.link.voices()
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._end()
 
     def __enter__(self) -> TTS:
         return self
 
     def __exit__(self, *_) -> None:
         self.close()
+
+
+def _close(*resources) -> None:
+    for resource in resources:
+        with suppress(ValueError):  # a stream that is read in another thread just now
+            resource.close()

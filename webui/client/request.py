@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 
@@ -47,6 +50,19 @@ class SpeechParams:
         """The JSON body of `POST /v1/audio/speech`."""
         fields = dict(vars(self))
         return {"input": fields.pop("text"), **fields}
+
+
+def is_grpc(url: str) -> bool:
+    """And not HTTP."""
+    return url.lower().startswith(("grpc://", "grpcs://"))
+
+
+def grpc_links() -> ModuleType:
+    """Loaded when it is asked for. Raises BadInput where its packages are missing."""
+    try:
+        return import_module(f"{__package__}.grpc_link")
+    except Exception as error:  # not there, or of a version that does not fit what was generated
+        raise BadInput("bad_url.no_grpc", error=error, param="base_url") from error
 
 
 def headers(api_key: str | None, language: str) -> dict[str, str]:
@@ -117,15 +133,18 @@ class SpeechResponse:
             else {}
         )
 
-    def begin(self, answer: httpx.Response) -> None:
-        """Raises Changed when another engine would go on."""
-        answer_headers = {k: v for k, v in answer.headers.items() if k.startswith("x-")}
+    def begin(self, headers: Mapping[str, str], is_framed: bool) -> None:
+        """headers: of the answer, in small letters. is_framed: as of the function of that name.
+
+        Raises Changed when another engine would go on.
+        """
+        answer_headers = {k: v for k, v in headers.items() if k.startswith("x-")}
         if self._is_whole:
             self._n_bytes = 0
             self._parts.clear()
         elif self._n_bytes and answer_headers.get("x-engine") != self._headers.get("x-engine"):
             raise Changed()
-        self._headers, self._is_framed = answer_headers, is_framed(answer)
+        self._headers, self._is_framed = answer_headers, is_framed
         self._reader, self._skip, self._again = WavReader(), self._n_bytes, hashlib.sha256()
 
     def feed(self, data: bytes) -> bytes:
@@ -149,6 +168,11 @@ class SpeechResponse:
         self._reader.end(self._is_framed)
         if self._skip:
             raise Changed()
+
+    @property
+    def is_begun(self) -> bool:
+        """Samples were handed on: only the same studio may go on."""
+        return bool(self._n_bytes) and not self._is_whole
 
     @property
     def rate(self) -> int:

@@ -34,13 +34,17 @@ class Retry:
     first_s: float = 0.5
     longest_s: float = 30.0
 
-    def _rules(self, is_worth: Callable[[BaseException], bool]) -> dict:
+    def _rules(
+        self, is_worth: Callable[[BaseException], bool], has_another: Callable[[], bool]
+    ) -> dict:
         n_wrong = 0
 
         def wait(state: RetryCallState) -> float:
             nonlocal n_wrong
             error = state.outcome.exception()
             n_wrong += not is_unheard(error)
+            if has_another():
+                return 0.0
             backed_off = min(
                 self.longest_s, self.first_s * 2 ** min(state.attempt_number - 1, 30)
             ) * random.uniform(0.5, 1.0)
@@ -59,13 +63,21 @@ class Retry:
             "reraise": True,
         }
 
-    def sync(self, is_worth: Callable[[BaseException], bool] = is_passing) -> Retrying:
-        """The rules for calls that block."""
-        return Retrying(**self._rules(is_worth))
+    def sync(
+        self,
+        is_worth: Callable[[BaseException], bool] = is_passing,
+        has_another: Callable[[], bool] = lambda: False,
+    ) -> Retrying:
+        """The rules for calls that block. has_another: somebody else can be asked at once."""
+        return Retrying(**self._rules(is_worth, has_another))
 
-    def asynchronous(self, is_worth: Callable[[BaseException], bool] = is_passing) -> AsyncRetrying:
+    def asynchronous(
+        self,
+        is_worth: Callable[[BaseException], bool] = is_passing,
+        has_another: Callable[[], bool] = lambda: False,
+    ) -> AsyncRetrying:
         """The rules for coroutines."""
-        return AsyncRetrying(**self._rules(is_worth))
+        return AsyncRetrying(**self._rules(is_worth, has_another))
 
 
 class Bucket:
