@@ -10,9 +10,9 @@ import threading
 from collections.abc import Sequence
 from itertools import groupby
 
-from ...client.async_client import pool
 from ...client.audio import Sound
 from ...client.batch_worker import BatchRunner, Item, Result
+from ...client.http_link import pool
 from ...client.retry import Bucket, Retry
 from ...errors import EngineFault, KaikouError
 from .output import Output
