@@ -11,5 +11,9 @@ case "${1:-}" in
     exit 0
     ;;
 esac
+# Ray asks whoever joins for a token; here nobody does but the program below
+export RAY_AUTH_MODE=token
+RAY_AUTH_TOKEN=${RAY_AUTH_TOKEN:-$(python -c "import secrets; print(secrets.token_hex(32))")}
+export RAY_AUTH_TOKEN
 ray start --head --disable-usage-stats --include-dashboard=false --redis-password="${REDIS_PASSWORD:-}"
 exec python -P -m webui.cluster serve --address auto --host 0.0.0.0 --port 8000 "$@"

@@ -50,6 +50,12 @@ RAY_SERVICE = {
                     "additionalProperties": False,
                     "properties": {
                         "rayVersion": {"type": "string"},
+                        "authOptions": {
+                            "type": "object",
+                            "required": ["mode"],
+                            "additionalProperties": False,
+                            "properties": {"mode": {"enum": ["disabled", "token"]}},
+                        },
                         "gcsFaultToleranceOptions": {
                             "type": "object",
                             "required": ["redisAddress"],

@@ -59,6 +59,7 @@ PROXY, BASE = "kubernetes/proxy.yaml", "python:3.11.14-slim-bookworm"
         (CELLS, "httpGet: {path: /health/live", "httpGet: {paths: /health/live", "paths"),
         (FLEET, "maxReplicas: 8", "maxReplica: 8", "maxReplica"),
         (FLEET, "redisAddress: kaikou", "redisAdress: kaikou", "redisAdress"),
+        (FLEET, "mode: token", "mode: tokens", "tokens"),
         (
             FLEET,
             "readOnly: true}\n            volumes",
