@@ -88,10 +88,20 @@ def tool(*command: str | Path) -> Iterator[str]:
 
 
 def check(folder: Path) -> Iterator[str]:
+    for part in (check_image, check_compose, check_manifests):
+        yield from part(folder)
+
+
+def check_image(folder: Path) -> Iterator[str]:
     yield from tool("hadolint", "--failure-threshold", "warning", folder / "Dockerfile")
-    yield from tool(
-        "check-jsonschema", "--builtin-schema", "vendor.compose-spec", folder / "compose.yaml"
-    )
+
+
+def check_compose(folder: Path) -> Iterator[str]:
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    yield from tool("check-jsonschema", *schema, folder / "compose.yaml")
+
+
+def check_manifests(folder: Path) -> Iterator[str]:
     for name, resource in manifests(folder).items():
         if resource["kind"] == "RayService":
             yield from _problems(name, resource)

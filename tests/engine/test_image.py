@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ def test_the_image_starts_by_its_own_command_and_its_health_check_sees_it(image,
     assert subprocess.run(check, cwd=image).returncode == 1
 
 
+@pytest.mark.skipif(find_spec("ray") is not None, reason="it would start a fleet")
 def test_the_fleet_of_the_image_needs_no_key_of_a_studio(image):
     """As far as Ray, where there is none: nothing else is refused before."""
     [command] = steps("fleet", "CMD")

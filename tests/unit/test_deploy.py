@@ -37,6 +37,7 @@ def planted(tmp_path):
     return plant
 
 
+FORMS = {"Dockerfile": forms.check_image, "compose.yaml": forms.check_compose}
 CELLS, FLEET = "kubernetes/cells.yaml", "kubernetes/fleet.yaml"
 PROXY, BASE = "kubernetes/proxy.yaml", "python:3.11.14-slim-bookworm"
 
@@ -70,7 +71,7 @@ PROXY, BASE = "kubernetes/proxy.yaml", "python:3.11.14-slim-bookworm"
     ],
 )
 def test_a_file_of_another_form_is_found(planted, file, old, new, expected):
-    errors = "\n".join(forms.check(planted(file, old, new)))
+    errors = "\n".join(FORMS.get(file, forms.check_manifests)(planted(file, old, new)))
     assert any(word in errors for word in expected.split("|")), errors
 
 
