@@ -43,7 +43,7 @@ def http(studio):
 def error(response) -> dict:
     details = response.json()["error"]
     assert (
-        set(details) == {"message", "type", "param", "code"}
+        set(details) == {"message", "sentences", "type", "param", "code"}
         and details["message"]
         and details["type"]
     )
