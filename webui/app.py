@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import secrets
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.routing import Mount
@@ -18,12 +20,16 @@ from starlette.routing import Mount
 from . import api
 from .engine.base import Engine
 from .engine.registry import engine_of, is_model
+from .errors import BadInput
 from .files import MANIFEST
 from .settings import FLEET, EngineChoice, Settings
 from .store import doctor_reports
 from .store.model_dirs import Installed, find, first, remember, remembered
 from .store.model_files import Model, ModelFetcher, read_manifest
 from .studio import Doctor, DownloadableModel, ModelLibrary, Studio
+
+if TYPE_CHECKING:
+    from .cluster.shared_prompts import RedisPrompts
 
 log = logging.getLogger(__name__)
 Maker = Callable[[], Engine]
@@ -129,6 +135,18 @@ def engine_makers(settings: Settings, model_library: ModelLibrary | None = None)
         log.info("found %s: the built-in voice speaks until it is ready", model.name)
         return [builtin, cosyvoice]
     return [builtin]
+
+
+def shared_prompts(settings: Settings) -> RedisPrompts | None:
+    """Raises BadInput where Redis is to be used and its client is not installed."""
+    choice = settings.engine
+    if not choice.shared_cache:
+        return None
+    if importlib.util.find_spec("redis") is None:
+        raise BadInput("bad_setting.no_redis", param="shared_cache")
+    from .cluster.shared_prompts import RedisPrompts
+
+    return RedisPrompts(choice.shared_cache, choice.shared_cache_password, choice.fleet_key)
 
 
 def cosyvoice_maker(settings: Settings, root: Path) -> Maker:
@@ -238,7 +256,7 @@ def _offers(settings: Settings) -> dict[str, DownloadableModel]:
 def build(settings: Settings, *makers: Maker) -> tuple[FastAPI, Studio]:
     """Start the studio's engines in the background and return the app with the page mounted."""
     api.rpc.check(settings)
-    studio = Studio(settings)
+    studio = Studio(settings, shared_prompts(settings))
     set_models(studio, settings)
     studio.start(*(makers or engine_makers(settings, studio.model_library)))
     app, static = api.build_app(studio, settings)

@@ -82,6 +82,9 @@ class EngineChoice:
     name: str = "auto"
     # what the fleet asks studios for; "" where it asks for nothing
     fleet_key: str = ""
+    # a Redis in which studios and the replicas of a fleet share prompts; "" = none
+    shared_cache: str = ""
+    shared_cache_password: str = ""
     # folder below the model directory to begin with; "" = the one chosen last, or the first there
     # is
     model: str = ""
@@ -149,6 +152,7 @@ class Settings:
 
 ENGINES = ("auto", "builtin", "cosyvoice1", "cosyvoice2", "cosyvoice3")
 FLEET = "ray://"  # before the HOST:PORT of a fleet (webui/cluster)
+REDIS = r"rediss?://(?:[\w.-]+@)?[\w.-]+:\d{1,5}(?:/\d{1,3})?"  # never with a password in it
 SECTIONS = {f.name: f.default_factory for f in fields(Settings)}  # name -> dataclass
 FLAGS = {
     "host": "server.host",
@@ -160,6 +164,7 @@ FLAGS = {
     "share": "server.share",
     "lang": "server.lang",
     "engine": "engine.name",
+    "shared_cache": "engine.shared_cache",
     "model": "engine.model",
     "profile": "engine.profile",
     "model_dir": "paths.model_dir",
@@ -199,6 +204,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="ENGINE",
         help=f"which voice engine speaks: {', '.join(ENGINES)}, or ray://HOST:PORT, a fleet"
         " (default auto) / 语音引擎，或语音集群",
+    )
+    p.add_argument(
+        "--shared-cache",
+        metavar="URL",
+        help="redis://HOST:PORT in which studios and replicas share prompts / 共享音色缓存的 Redis",
     )
     p.add_argument(
         "--model-dir",
@@ -382,4 +392,9 @@ def _check(s: Settings) -> Settings:
         raise BadInput("bad_setting.grpc_pair", param="grpc_cert")
     if server.grpc_port and not server.grpc_cert and not is_loopback(server.host):
         raise BadInput("bad_setting.grpc_tls", host=server.host, param="grpc_cert")
+    if s.engine.shared_cache:
+        if not re.fullmatch(REDIS, s.engine.shared_cache):
+            raise BadInput("bad_setting.shared_cache", param="shared_cache")
+        if not s.engine.fleet_key:
+            raise BadInput("bad_setting.shared_cache_without_key", param="shared_cache")
     return s

@@ -104,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         low, high = replicas(args.replicas)
         if args.host not in LOCAL and not settings.engine.fleet_key:
             raise BadInput("bad_setting.fleet_without_key", param="host")
+        from ..app import shared_prompts
         from .serve import FleetOptions
 
         if args.without_ray:
@@ -126,6 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             key=settings.engine.fleet_key,
             address=args.address,
             downscale_s=args.downscale_after,
+            make_shared=partial(shared_prompts, settings),
         )
         make: Callable[[], Engine] = partial(make_engine, settings)
         run(make, settings, options)

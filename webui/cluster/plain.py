@@ -19,7 +19,8 @@ def run(make_engine: Callable[[], Engine], settings: Settings, options: FleetOpt
     engine = make_engine()
     engine.start()
     try:
-        replica = Replica(engine, settings.limits.stall_s, options.key, options.streams)
+        shared = options.make_shared()
+        replica = Replica(engine, settings.limits.stall_s, options.key, options.streams, shared)
         try:
             uvicorn.run(
                 build_app(replica),

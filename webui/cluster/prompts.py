@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 
 from cachetools import TTLCache
 
@@ -22,9 +23,15 @@ def key_of(prompt: Prompt) -> str:
 
 
 class PromptCache:
-    """Thread-safe."""
+    """Thread-safe. shared(key): where else a prompt may lie; it answers soon."""
 
-    def __init__(self, max_prompts: int = MAX_PROMPTS, unused_s: float = UNUSED_S):
+    def __init__(
+        self,
+        max_prompts: int = MAX_PROMPTS,
+        unused_s: float = UNUSED_S,
+        shared: Callable[[str], Prompt | None] | None = None,
+    ):
+        self._shared = shared
         self._lock = threading.Lock()
         self._prompts: TTLCache[str, Prompt] = TTLCache(max_prompts, unused_s)
 
@@ -34,6 +41,17 @@ class PromptCache:
             if prompt is not None:
                 self._prompts[key] = prompt  # its time begins anew
             return prompt
+
+    def find_shared(self, key: str) -> Prompt | None:
+        """From where prompts are shared; blocking for a moment. It is held here from then on."""
+        prompt = self._shared(key) if self._shared is not None else None
+        if prompt is not None:
+            self.put(prompt)
+        return prompt
+
+    @property
+    def is_shared(self) -> bool:
+        return self._shared is not None
 
     def put(self, prompt: Prompt) -> str:
         """Returns its key."""

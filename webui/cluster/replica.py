@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, WebSocket
@@ -24,20 +25,31 @@ from .messages import PATH, PROTOCOL, Damaged
 from .prompts import PromptCache
 from .session import Session
 
+if TYPE_CHECKING:  # its client is installed only where it is wanted
+    from .shared_prompts import RedisPrompts
+
 CELL_S = 15.0  # a studio that has not asked for so long has no share of the fleet
 
 
 class Replica:
     """key: what studios must show; "" on one's own machine. max_streams: open at once, whatever
-    the engine could carry; one more is refused, unless it goes on with a take. The engine is
-    started already.
+    the engine could carry; one more is refused, unless it goes on with a take. shared: where
+    studios put their prompts. The engine is started already.
     """
 
-    def __init__(self, engine: Engine, stall_s: float, key: str = "", max_streams: int = 1 << 16):
+    def __init__(
+        self,
+        engine: Engine,
+        stall_s: float,
+        key: str = "",
+        max_streams: int = 1 << 16,
+        shared: RedisPrompts | None = None,
+    ):
         self.engine, self.id, self._key = engine, secrets.token_hex(4), key
         self._max_streams = max_streams
         self.scheduler = Scheduler(engine, stall_s, open_stream)
-        self.prompts = PromptCache()
+        self._shared = shared
+        self.prompts = PromptCache(shared=shared.get if shared is not None else None)
         self._cells: dict[str, float] = {}  # id of a studio -> when it asked last
         self._lock = threading.Lock()
 
@@ -61,8 +73,13 @@ class Replica:
             "capacity": min(self.scheduler.capacity, self._max_streams),
             "open": self.scheduler.n_open,
             "wanting": self.scheduler.n_wanting_audio,
-            "figures": self.engine.figures() if hasattr(self.engine, "figures") else {},
+            "figures": self._figures(),
         }
+
+    def _figures(self) -> dict[str, float]:
+        figures = self.engine.figures() if hasattr(self.engine, "figures") else {}
+        shared = self._shared.figures() if self._shared is not None else {}
+        return figures | {f"shared_{name}": n for name, n in shared.items()}
 
     def forget(self, fingerprint: str) -> str:
         """Of a voice that was deleted; the replica's id, as a receipt."""

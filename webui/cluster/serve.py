@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request, WebSocket
@@ -43,6 +44,7 @@ class FleetOptions:
     key: str = ""
     address: str = ""  # of a Ray cluster; "" = one on this machine that ends with this program
     downscale_s: float = 30.0  # few streams for so long before a replica leaves
+    make_shared: Callable[[], object] = lambda: None  # the shared cache, made in each replica
 
 
 def environment() -> dict[str, str]:
@@ -90,7 +92,8 @@ def application(make_engine, stall_s: float, options: FleetOptions):
         def __init__(self):
             self._engine: Engine = make_engine()
             self._engine.start()
-            self._replica = Replica(self._engine, stall_s, options.key, options.streams)
+            shared = options.make_shared()
+            self._replica = Replica(self._engine, stall_s, options.key, options.streams, shared)
 
         def check_health(self) -> None:
             """Ray replaces a replica whose engine is broken for good."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..app import shared_prompts
 from ..errors import BadInput
 from ..settings import load
 from .__main__ import make_engine, replicas
@@ -31,6 +32,7 @@ def build(arguments: dict):
         gpus=values.get("gpus_per_replica", 0.0),
         streams=values.get("streams", FleetOptions.streams),
         key=settings.engine.fleet_key,
+        make_shared=partial(shared_prompts, settings),
     )
     return application(partial(make_engine, settings), settings.limits.stall_s, options)
 

@@ -100,8 +100,10 @@ class Session:
         joined.cancel()
 
     async def _prompt(self, key: str) -> Prompt:
-        """From the cache, or from the studio that asked."""
+        """From the cache, from where prompts are shared, or from the studio that asked."""
         prompt = self._prompts.get(key)
+        if prompt is None and self._prompts.is_shared:
+            prompt = await to_thread.run_sync(self._prompts.find_shared, key)
         while prompt is None:
             self._post({"op": "prompt_wanted"})
             words, body = await self._receive()

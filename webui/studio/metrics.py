@@ -47,6 +47,13 @@ CODES = (
     "storage_denied",
     "draft_voice",
 )
+# figures of a cache of prompts that is shared with others
+SHARED = {
+    "found": "Prompts found in the shared cache",
+    "missed": "Prompts that the shared cache did not have",
+    "refused": "Values of the shared cache refused as damaged or forged",
+    "failures": "Questions that the shared cache did not answer",
+}
 # name that an engine gives a figure -> name of the metric, what it says, labels; those whose name
 # ends in _total only grow
 FIGURES: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -83,6 +90,10 @@ FIGURES: dict[str, tuple[str, str, dict[str, str]]] = {
         "Voices that had to be sent to a replica",
         {},
     ),
+    **{
+        f"shared_{name}": (f"cv_fleet_shared_cache_{name}_total", description, {})
+        for name, description in SHARED.items()
+    },
     **{
         f"{stage}_{part}": (f"cv_engine_{name}_total", description, {"stage": stage})
         for stage in ("lm", "audio")

@@ -7,10 +7,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..audio import Clip
 from ..engine.base import Engine
@@ -41,9 +41,29 @@ def prompt_key(about: Abilities, voice: Voice) -> PromptKey:
     return PromptKey(about.name, about.prompt_version, voice.fingerprint, words)
 
 
+class SharedPrompts(Protocol):
+    """Prompts of other studios too. Whatever befalls it, it answers soon and never raises."""
+
+    def find(self, made_from: PromptKey) -> Prompt | None: ...
+
+    def put(self, made_from: PromptKey, prompt: Prompt) -> None:
+        """Returns at once."""
+
+    def forget(self, sound: str) -> None:
+        """Of all that is made from it."""
+
+    def figures(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+
 class PromptCache:
-    def __init__(self, store: VoiceStore, max_bytes: int = 64 << 20):
-        self._store, self._max_bytes = store, max_bytes
+    """shared: where prompts of saved voices lie too; those of drafts never leave this process."""
+
+    def __init__(
+        self, store: VoiceStore, max_bytes: int = 64 << 20, shared: SharedPrompts | None = None
+    ):
+        self._store, self._max_bytes, self.shared = store, max_bytes, shared
         self._lock, self._refs = threading.Lock(), PromptRefs()
         self._prompts: OrderedDict[PromptKey, Prompt] = OrderedDict()
         self._users: dict[
@@ -83,6 +103,7 @@ class PromptCache:
                 return self._pending[key, engine]
             self._prompts.move_to_end(key)
             self._refs.add(engine, prompt.fingerprint, voice.id)
+            self._share(key, prompt, (voice,))
             if is_new and not voice.draft:
                 self._write(voice, key, prompt)
         ready: Future = Future()
@@ -111,12 +132,15 @@ class PromptCache:
                 else self._store.load_prompt(voice, key.engine, key.version, key.words)
             )
             is_old = prompt is not None
+            if prompt is None and self.shared is not None:
+                prompt = self.shared.find(key)
             if prompt is None:
                 sound = self._sound(key)
                 prompt = engine.encode(sound.samples, sound.rate, voice.transcript, voice.language)
                 self.n_encoded += 1
             self._refs.add(engine, prompt.fingerprint, work)
             users = self._keep(key, engine, prompt)
+            self._share(key, prompt, users)
             with self._lock:
                 for user in users:
                     if not user.draft and not (is_old and user.id == voice.id):
@@ -170,11 +194,18 @@ class PromptCache:
                 self._prompts.popitem(last=False)
         return users
 
-    def forget(self, voice_id: str) -> None:
+    def _share(self, key: PromptKey, prompt: Prompt, users: Iterable[Voice]) -> None:
+        if self.shared is not None and any(not user.draft for user in users):
+            self.shared.put(key, prompt)
+
+    def forget(self, voice_id: str, sound: str = "") -> None:
         """A voice or draft is gone.
 
-        Where no other has its sound the prompt goes, here and in the engine's own memory.
+        Where no other has its sound the prompt goes, here and in the engine's own memory. sound:
+        of a saved voice: where prompts are shared they go first, whoever else has that sound.
         """
+        if self.shared is not None and sound:
+            self.shared.forget(sound)
         with self._lock:
             for key in [m for m, users in self._users.items() if voice_id in users]:
                 del self._users[key][voice_id]
@@ -188,3 +219,5 @@ class PromptCache:
             self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()  # what was made is not made again after a restart
+        if self.shared is not None:
+            self.shared.close()

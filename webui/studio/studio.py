@@ -40,9 +40,9 @@ from .intake import Intake
 from .job_runner import JobRunner
 from .keys import Keys
 from .logins import Logins
-from .metrics import Metrics
+from .metrics import SHARED, Metrics
 from .model_library import ModelLibrary
-from .prompt_cache import PromptCache
+from .prompt_cache import PromptCache, SharedPrompts
 from .pronunciations import Pronunciations
 from .request_builder import listed_names
 from .scheduler_pool import SchedulerPool
@@ -62,7 +62,7 @@ ENGINE_CHANGE = "engine"  # what `changes` tells of: `status` may say something 
 
 
 class Studio:
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, shared_prompts: SharedPrompts | None = None):
         paths, limits = settings.paths, settings.limits
         self.settings, self.version = settings, __version__
         self.metrics = Metrics()
@@ -72,7 +72,7 @@ class Studio:
         self.engine_manager = EngineManager(
             self._took_over, partial(self.changes.tell, ENGINE_CHANGE)
         )
-        self.prompts = PromptCache(store)
+        self.prompts = PromptCache(store, shared=shared_prompts)
         intake = Intake(limits.uploads_per_minute)
         self.drafts = Drafts(
             store,
@@ -190,12 +190,21 @@ class Studio:
             ),
         ):
             self.metrics.watch(name, description, read_value)
+        unconfirmed = "Deleted voices whose prompts may still lie in the shared cache"
+        for name, description in (*SHARED.items(), ("forgets_unconfirmed", unconfirmed)):
+            read_figure = partial(self._shared_figure, name)
+            self.metrics.watch(f"cv_shared_cache_{name}", description, read_figure)
         self.metrics.watch_engine(self.engine_manager.figures)
         self.metrics.watch_cache(
             "cv_text_cache",
             "Texts that were prepared before",
             text.cache_counts,
         )
+
+    def _shared_figure(self, name: str) -> int:
+        """0 where no cache is shared."""
+        shared = self.prompts.shared
+        return shared.figures()[name] if shared is not None else 0
 
     # ---- engine ----------------------------------------------------------------------------------
     def start(self, *makers: Callable[[], Engine]) -> threading.Thread:

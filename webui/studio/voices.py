@@ -116,7 +116,7 @@ class Voices:
         voice = self._own_voice(owner, voice_id)
         self._store.delete(voice)
         self._drafts.drop_like(voice)
-        self._prompts.forget(voice.id)
+        self._prompts.forget(voice.id, voice.fingerprint)
 
     def sweep(self) -> None:
         """Take away what is left of deleted voices."""
