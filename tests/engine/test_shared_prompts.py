@@ -18,6 +18,7 @@ from tests.engine.fake import FakeEngine
 from tests.engine.fleet import STALL_S, joined, served
 from tests.engine.redis_server import PASSWORD, needs_redis, redis_server, unanswering
 from tests.engine.test_cluster_faults import prompt_of
+from tests.serve import running
 from tests.unit.test_studio import ME, speak
 from webui.cluster import shared_prompts
 from webui.cluster.prompts import key_of
@@ -297,3 +298,11 @@ def test_without_the_client_the_program_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(BadInput, match="pip install"):
         app.shared_prompts(settings)
+
+
+def test_a_studio_that_is_started_with_the_option_shares_its_voices(clean):
+    env = {"KAIKOU_FLEET_KEY": SECRET, "KAIKOU_SHARED_CACHE_PASSWORD": PASSWORD}
+    with running("--shared-cache", clean.url, env=env) as studio, studio.client() as http:
+        n_starters = sum(v["starter"] for v in http.get("/v1/audio/voices").json()["data"])
+        await_value(lambda: len(value_names(clean)), 2 * n_starters)
+        assert f"cv_shared_cache_missed {n_starters}.0" in http.get("/metrics").text
