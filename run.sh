@@ -17,6 +17,7 @@ Sets up .venv beside this file on the first start, then serves the page at http:
   --grpc-key FILE        the key of that / 证书的私钥
   --root-path PATH       path below which a reverse proxy serves the studio, e.g. /voice / 反向代理的子路径
   --engine ENGINE        auto, builtin, cosyvoice1, cosyvoice2, cosyvoice3, or ray://HOST:PORT, a fleet (default auto) / 语音引擎，或语音集群
+  --shared-cache URL     redis://HOST:PORT in which studios and replicas share prompts / 共享音色缓存的 Redis
   --model-dir DIR        one model's folder, or one that holds several / 模型目录
   --model NAME           the model below it to begin with / 先用其中哪个模型
   --profile PROFILE      ttfa, balanced, throughput or lite (default balanced) / 侧重

@@ -60,8 +60,8 @@ def pypinyin_alone(text: str) -> list[str]:
 
 def main() -> None:
     """One line for each kind and half of the labelled sentences: the share that is read rightly."""
-    ours, alone = counted(), counted(pypinyin_alone)
-    for (kind, half), (right, n) in sorted(ours.items()):
+    natural, alone = counted(), counted(pypinyin_alone)
+    for (kind, half), (right, n) in sorted(natural.items()):
         row = f"{kind} {'held out' if half else 'seen':8} {n:5} characters"
         print(
             f"{row}  natural voice {right / n:.4f}  pypinyin alone {alone[kind, half][0] / n:.4f}"
