@@ -268,6 +268,14 @@ def test_with_its_certificate_it_listens_to_other_machines_too(tmp_path):
             channel.close()
 
 
+def test_the_beats_of_a_client_that_waits_are_taken_for_no_attack(served):
+    """gRPC's own rule would let one come in five minutes and close the connection at the third."""
+    beats = [("grpc.keepalive_time_ms", 6000)]
+    with grpc.insecure_channel(served.address, beats) as channel:
+        slow = request(instructions="seconds=40 rtf=1.0 chunk=5")
+        assert rpc.SpeechStub(channel).Speak(slow).last
+
+
 def test_the_program_ends_while_a_stream_is_read():
     with rpc.rpc_running() as served:
         call = served.speech.Stream(request(instructions="seconds=600 rtf=0.5"))

@@ -12,6 +12,7 @@ import sys
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from tests.api.rpc import certificate
 from tests.conftest import ROOT
@@ -153,8 +154,16 @@ def test_files_and_ports_that_do_not_fit_are_told(tmp_path):
     chain, own = certificate(tmp_path)
     (tmp_path / "other").mkdir()
     other = certificate(tmp_path / "other")
+    locked = tmp_path / "locked.pem"  # a password would be asked for where nobody sits
+    locked.write_bytes(
+        serialization.load_pem_private_key(own.read_bytes(), None).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
     on = ("--grpc-port", "7861")
-    for pair in ((chain, other[1]), (own, chain), (tmp_path / "none", own)):
+    for pair in ((chain, other[1]), (own, chain), (tmp_path / "none", own), (chain, locked)):
         flags = ("--grpc-cert", str(pair[0]), "--grpc-key", str(pair[1]))
         assert refusal_of(*on, *flags).param == "grpc_cert"
     for port in ("7860", "70000", "-1"):

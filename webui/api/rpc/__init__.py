@@ -6,7 +6,6 @@ Opened only where it is asked for: a studio without grpcio never loads this fold
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
 from ...errors import BadInput
 from ...settings import Settings
@@ -49,9 +48,9 @@ def check(settings: Settings) -> None:
         raise BadInput("bad_setting.no_grpc", error=error) from error
     if server.grpc_cert:
         try:
+            # a key with a password is refused, not asked for
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-                server.grpc_cert, server.grpc_key
+                server.grpc_cert, server.grpc_key, password=""
             )
-            Path(server.grpc_cert).read_bytes()
         except OSError as error:
             raise BadInput("bad_setting.grpc_files", error=error, param="grpc_cert") from error

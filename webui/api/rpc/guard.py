@@ -19,6 +19,7 @@ from ...errors import BadInput, Cancelled, KaikouError, NotAllowed, TooSlow
 from ...logs import REQUEST_ID, request_id
 from ...settings import Limits
 from ...studio import Studio
+from .. import permissions
 from ..door import BLANK_SCOPE, Door, owner_of
 from .call import Call, language_of
 from .status import Unimplemented, status_of, trailers
@@ -26,18 +27,18 @@ from .status import Unimplemented, status_of, trailers
 log = logging.getLogger(__name__)
 SPEECH, VOICES = "/kaikou.v1.Speech/", "/kaikou.v1.Voices/"
 HEALTH, REFLECTION = "/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/"
-ANY = frozenset({"speak", "voices", "jobs"})
 # What a key needs, one of them is enough; what is not named asks for admin. None: open to everyone.
 NEEDS: dict[str, frozenset[str] | None] = {
     **{SPEECH + name: frozenset({"speak"}) for name in ("Speak", "Stream", "Talk")},
-    VOICES + "List": ANY,  # whoever speaks must know the ids
+    VOICES + "List": permissions.ANY,  # whoever speaks must know the ids
     **{VOICES + name: frozenset({"voices"}) for name in ("Get", "Delete", "Create")},
     HEALTH + "Check": None,  # probes have no key; the answer is serving or not
-    HEALTH + "List": ANY,
-    REFLECTION + "ServerReflectionInfo": ANY,
+    HEALTH + "List": permissions.ANY,
+    REFLECTION + "ServerReflectionInfo": permissions.ANY,
 }
 LASTING = (SPEECH + "Talk", REFLECTION + "ServerReflectionInfo")  # counted as WebSockets are
 AREAS = {SPEECH: "speech", VOICES: "voices"}
+BYTES_PER_S = 128_000  # of a message: how much of it has come, only gRPC knows
 GIVE_UP_S = 5.0  # until a refusal is sent to somebody who takes nothing
 
 
@@ -142,7 +143,8 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _only(self, messages: AsyncIterator):
         """The one message of a caller who sends no stream."""
         try:
-            async with asyncio.timeout(self._limits.body_s):
+            limits = self._limits
+            async with asyncio.timeout(limits.body_s + (limits.max_body_mb << 20) / BYTES_PER_S):
                 return await anext(messages)
         except TimeoutError:
             raise TooSlow() from None

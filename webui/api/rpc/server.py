@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import grpc
@@ -19,6 +20,7 @@ from .health import HealthService
 from .speech import SpeechService
 from .voices import VoicesService
 
+log = logging.getLogger(__name__)
 SERVICES = tuple(s.full_name for s in kaikou_pb2.DESCRIPTOR.services_by_name.values())
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 BEAT_MS = 20_000  # a connection that does not answer for that long, twice, is closed
@@ -34,6 +36,7 @@ async def open_server(
         options=[
             ("grpc.so_reuseport", 0),  # or a second studio would share the port unnoticed
             ("grpc.max_receive_message_length", limits.max_body_mb << 20),
+            ("grpc.http2.min_ping_interval_without_data_ms", BEAT_MS // 4),  # of clients' own beats
             ("grpc.keepalive_time_ms", BEAT_MS),
             ("grpc.keepalive_timeout_ms", BEAT_MS),
         ],
@@ -45,12 +48,13 @@ async def open_server(
     kaikou_pb2_grpc.add_VoicesServicer_to_server(VoicesService(studio), server)
     health_pb2_grpc.add_HealthServicer_to_server(HealthService(studio, SERVICES), server)
     reflection.enable_server_reflection((*SERVICES, HEALTH, reflection.SERVICE_NAME), server)
-    _bind(server, settings.server)
+    address = _bind(server, settings.server)
     await server.start()
+    log.info("gRPC at %s", address)
     return server
 
 
-def _bind(server: grpc.aio.Server, server_settings: Server) -> None:
+def _bind(server: grpc.aio.Server, server_settings: Server) -> str:
     host = f"[{server_settings.host}]" if ":" in server_settings.host else server_settings.host
     address = f"{host}:{server_settings.grpc_port}"
     try:
@@ -64,3 +68,4 @@ def _bind(server: grpc.aio.Server, server_settings: Server) -> None:
             server.add_insecure_port(address)
     except RuntimeError:
         raise KaikouError("fault.grpc_port_taken", address=address) from None
+    return address

@@ -52,4 +52,4 @@ def trailers(error: KaikouError) -> tuple[tuple[str, str | bytes], ...]:
         metadata.append(("kaikou-param", error.param))
     if error.retry_after_s is not None:
         metadata.append(("retry-after", str(max(1, round(error.retry_after_s)))))
-    return *metadata, ("kaikou-error-bin", json.dumps(error.to_dict()).encode())
+    return *metadata, ("kaikou-error-bin", json.dumps(error.to_dict(), ensure_ascii=False).encode())
