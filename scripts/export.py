@@ -9,6 +9,9 @@
         what goes from stage to stage for one fixed request, to compare a port with
     python scripts/export.py compare OUT OTHER [--tolerance 1e-4]
         two such directories, stage by stage
+    python scripts/export.py triton OUT --engine cosyvoice2 --model-dir MODEL_DIR
+        a model repository for Triton Inference Server, with any flags of run.sh; --streams: open at
+        once; --server ENVIRONMENTS: speak through a server of scripts/export_checks.sh
     python scripts/export.py griffin-lim MEL OUT.wav [--engine cosyvoice3]
         a mel (.npy, or mel of a .safetensors) as sound without a vocoder
 
@@ -25,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.export_formats import estimator, griffin_lim, qwen2, stages
+from scripts.export_formats import estimator, griffin_lim, qwen2, stages, triton, triton_server
 from scripts.export_formats.compare import ExportFault
 from webui.errors import KaikouError
 
@@ -50,6 +53,17 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("got", type=Path)
     compare.add_argument("want", type=Path)
     compare.add_argument("--tolerance", type=float, default=stages.TOLERANCE)
+    repository = forms.add_parser("triton", epilog="Other flags are those of run.sh.",
+                                  allow_abbrev=False)  # fmt: skip
+    repository.add_argument("out", type=Path, help="the directory to write to")
+    repository.add_argument("--streams", type=int, default=triton.STREAMS, help="open at once")
+    repository.add_argument("--check", action="store_true", help="compare only what lies there")
+    repository.add_argument(
+        "--server",
+        type=Path,
+        metavar="ENVIRONMENT",
+        help="with nvidia-pytriton, as scripts/export_checks.sh makes it: speak through its server",
+    )
     mel = forms.add_parser("griffin-lim")
     mel.add_argument("mel", type=Path)
     mel.add_argument("out", type=Path)
@@ -57,8 +71,16 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def run(args: argparse.Namespace) -> float:
-    """The largest difference. Raises ExportFault, KaikouError."""
+def run(args: argparse.Namespace, flags: Sequence[str]) -> float:
+    """The largest difference. flags: of run.sh, for a repository.
+
+    Raises ExportFault, KaikouError.
+    """
+    if args.form == "triton":
+        if not args.check:
+            print(triton.write(args.out, flags, args.streams))
+        triton.check(args.out, flags, args.streams)
+        return triton_server.check(args.out, flags, args.server) if args.server else 0.0
     if args.form == "compare":
         return stages.compare(args.got, args.want, args.tolerance)
     if args.form == "griffin-lim":
@@ -77,8 +99,12 @@ def run(args: argparse.Namespace) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    p = parser()
+    args, flags = p.parse_known_args(arguments)
+    if flags and args.form != "triton":
+        p.error(f"unrecognized arguments: {' '.join(flags)}")
     try:
-        largest = run(parser().parse_args(arguments))
+        largest = run(args, flags)
     except ExportFault as fault:
         print(fault, file=sys.stderr)
         return 1

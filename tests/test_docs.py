@@ -270,6 +270,7 @@ def requirement_lines(name):
         "requirements-meters.txt",
         "constraints.txt",
         "scripts/export_formats/transformers.txt",
+        "scripts/export_formats/triton.txt",
     ],
 )
 def test_every_package_is_pinned(name):
@@ -302,7 +303,7 @@ PACKAGE_OF = {
 # reads kanji when somebody has installed it (it is GPL); the built-in voice says so when it is not
 # there
 # of a fleet's machines, of gRPC and of Kafka: requirements-cluster.txt
-# of the environments of scripts/export_checks.sh only: transformers
+# of the environments of scripts/export_checks.sh only: transformers, and what Triton has
 # aligns words where it is installed: pocketsphinx
 # the client of a shared cache, only where one is wanted: redis
 OPTIONAL = {
@@ -313,6 +314,8 @@ OPTIONAL = {
     "grpc_reflection",
     "google",
     "transformers",
+    "tritonclient",
+    "triton_python_backend_utils",
     "pocketsphinx",
     "redis",
     "confluent_kafka",

@@ -35,7 +35,7 @@ ALLOWED = {
     "ui": NOUNS | {"", "files", "studio"},
     "client": WORDS | {"", "proto"},
     "doctor": {"errors", "files", "settings", "engine", "store", "app"},
-    "cluster": NOUNS | {"", "logs", "frames", "engine", "studio", "client", "app"},
+    "cluster": NOUNS | {"", "logs", "frames", "text", "engine", "studio", "client", "app"},
     "app": NOUNS
     | {"", "files", "logs", "text", "audio", "engine", "store", "studio", "api", "ui", "cluster"},
     "__main__": NOUNS | {"", "logs", "app"},

@@ -4,11 +4,13 @@ environment of its own.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 
 import pytest
 
-from scripts.export_formats import qwen2
+from scripts.export_formats import qwen2, triton_server
+from scripts.export_formats.compare import ExportFault
 from tests.conftest import ROOT
 from tests.engine.test_export import bias, configured, speech_embedding
 
@@ -46,7 +48,7 @@ def test_transformers_finds_a_fault_that_the_engine_is_not_asked_about(
     """The reading through the engine is left out, so that it cannot be what finds it."""
     out, _ = checked
     copy = tmp_path / "copy"
-    subprocess.run(["cp", "-r", out / "qwen2", copy], check=True)
+    shutil.copytree(out / "qwen2", copy)
     plant(copy)
     code = (
         "import sys; from pathlib import Path; from scripts.export_formats import qwen2\n"
@@ -63,3 +65,46 @@ def test_transformers_finds_a_fault_that_the_engine_is_not_asked_about(
     )
     assert done.returncode == 1 and "found: " in done.stderr, done.stderr
     assert "transformers: " in done.stdout or qwen2.MODEL in done.stderr
+
+
+def test_a_triton_server_speaks_as_the_engine_does(checked):
+    _, output = checked
+    assert "the first stream" in output and "stream 2 beside others" in output
+    assert "a stream after one that was left" in output
+
+
+def datatype(model):
+    config, right = (model / "config.pbtxt").read_text(), '"REQUEST" data_type: TYPE_UINT8'
+    assert right in config
+    (model / "config.pbtxt").write_text(config.replace(right, '"REQUEST" data_type: TYPE_FP32'))
+
+
+def sound(model):
+    """Every chunk a little louder."""
+    source = (model / "1" / "model.py").read_text()
+    assert "np.array(chunk.samples, np.float32)" in source
+    (model / "1" / "model.py").write_text(
+        source.replace("np.array(chunk.samples, np.float32)", "np.float32(1.01) * chunk.samples")
+    )
+
+
+def source(model):
+    (model / "1" / "model.py").unlink()
+
+
+SERVER_FAULTS = {
+    "datatype": (datatype, "the first stream ended with"),
+    "sound": (sound, "the first stream differs from the engine in chunk 0"),
+    "no source": (source, "Triton does not serve"),
+}
+
+
+@pytest.mark.parametrize(("plant", "sentence"), SERVER_FAULTS.values(), ids=SERVER_FAULTS)
+def test_a_fault_of_a_repository_is_found_by_speaking_through_it(
+    checked, environments, tmp_path, small_model, plant, sentence
+):
+    out = shutil.copytree(checked[0] / "triton", tmp_path / "triton")
+    plant(out / "kaikou")
+    flags = ["--engine", "cosyvoice2", "--model-dir", str(small_model)]
+    with pytest.raises(ExportFault, match=sentence):
+        triton_server.check(out, flags, environments)
