@@ -80,8 +80,10 @@ class Lives:
         n_doomed = sum(1 for _, step in self._lives if step)
         if self._run.n_kills + n_doomed < self._run.kills:
             step = STEPS[(self._run.n_kills + n_doomed) % len(STEPS)]
-            per_kill = max(2, self._run.messages // self._run.kills)
-            n = self._random.randint(1, per_kill if step != "committing" else per_kill // 8 + 1)
+            per_kill = max(2, self._run.messages // self._run.kills // 2)
+            if step.startswith("commit"):
+                per_kill = per_kill // 8 + 1  # a commit is of a whole batch
+            n = self._random.randint(1, per_kill)
             argv = ["--die-at", f"{step}:{n}"]
         argv = ["--journal", str(self._folder / "journal"), *argv, "kafka", *self._flags]
         program = [sys.executable, "-m", "scripts.kafka_chaos.life", *argv]

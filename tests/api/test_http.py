@@ -277,6 +277,9 @@ def test_refusals_come_before_the_first_byte_in_one_shape(http, body, status, co
         headers={"Accept-Language": "zh-CN,zh;q=0.9"},
     )
     assert any("\u4e00" <= c <= "\u9fff" for c in error(zh)["message"])
+    words = error(answer)["sentences"]
+    assert words == error(zh)["sentences"]
+    assert (words["en"], words["zh"]) == (error(answer)["message"], error(zh)["message"])
 
 
 @pytest.mark.parametrize(

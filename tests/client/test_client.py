@@ -14,12 +14,13 @@ import pytest
 
 from tests.client.fire import burning, pcm_of
 from tests.conftest import ROOT
+from webui.api.middleware.access import error_body
 from webui.client import TTS, AsyncTTS, Retry, Unreachable
 from webui.client.audio import WavReader
-from webui.client.errors import Broken, Changed, fault_of, retry_after_s
+from webui.client.errors import Broken, Changed, ProxyFault, fault_of, retry_after_s
 from webui.client.retry import Bucket
 from webui.errors import BadInput, Busy, EngineFault, KaikouError, LoginNeeded, NotFound
-from webui.messages import Message
+from webui.messages import Message, message
 
 QUICK = Retry(tries=4, first_s=0.01, longest_s=0.03, patience_s=20)
 HEAVY = (
@@ -283,6 +284,19 @@ def test_retry_after_as_number_and_date():
     assert isinstance(fault_of(418, {}, b"<html>"), BadInput) and isinstance(
         fault_of(502, {}, b"null"), EngineFault
     )
+
+
+def test_an_error_has_its_sentence_in_both_languages():
+    error = fault_of(404, {}, error_body(NotFound("voice_gone.deleted"), "zh"))
+    assert (error.en, error.zh) == tuple(message("voice_gone.deleted"))
+    for odd in (b'"gone"', b'["gone"]', b'{"zh": 5}', b"null"):
+        body = b'{"error": {"message": "gone", "sentences": ' + odd + b"}}"
+        assert fault_of(404, {}, body).en == "gone"
+
+
+def test_a_proxys_answer_is_told_from_the_studios():
+    assert {fault_of(status, {}, b"").__class__ for status in (502, 504)} == {ProxyFault}
+    assert fault_of(500, {}, b"").__class__ is EngineFault
 
 
 def test_the_bucket_gives_no_more_than_it_has():

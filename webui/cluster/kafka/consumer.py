@@ -146,8 +146,9 @@ class BookConsumer:
 
     def _poll(self, room: int, seconds: float) -> None:
         """Serve the group, and take at most `room` messages, none of a partition that rests; with
-        no room all partitions are paused.
+        no room, or no time, all partitions are paused.
         """
+        room = 0 if self._stop_at is not None else room
         rests = {
             number for number, state in self._partitions.items() if room <= 0 or state.is_resting
         }

@@ -26,9 +26,9 @@ class Meters:
         self._due_at = 0.0
         self._line = ""
 
-    def serve(self, host: str, port: int) -> None:
-        """GET /metrics. Raises OSError where the port is taken."""
-        start_http_server(port, host, self.registry)
+    def serve(self, host: str, port: int):
+        """GET /metrics: the server and its thread. Raises OSError where the port is taken."""
+        return start_http_server(port, host, self.registry)
 
     def is_due(self) -> bool:
         """True every LINE_S seconds: the lag is to be measured and `report` called."""

@@ -116,6 +116,7 @@ def run(args: argparse.Namespace, settings: Settings) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
     log.info("reading %s at %s", options.topic_in, options.brokers)
     consumer.run()
 
