@@ -167,6 +167,28 @@ def test_half_after_a_refusal_and_one_more_for_each_round_that_goes_well():
     assert asyncio.run(run()) == [4.0, 2.0, 2.0, 3, 4, 8.0, 1.0]
 
 
+def test_whoever_is_cancelled_while_it_waits_leaves_its_place_to_others():
+    async def run() -> None:
+        gate, entered = Concurrency(1), []
+
+        async def ask(name: str, hold: asyncio.Event) -> None:
+            async with gate.place():
+                entered.append(name)
+                await hold.wait()
+
+        hold, free = asyncio.Event(), asyncio.Event()
+        free.set()
+        tasks = [asyncio.create_task(ask(n, hold if n == "a" else free)) for n in "abcd"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        hold.set()
+        tasks[2].cancel()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        assert entered == ["a", "d"]
+
+    asyncio.run(run())
+
+
 @contextmanager
 def fixed(monkeypatch):
     """As it was before: always as many as may be."""

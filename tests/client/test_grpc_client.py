@@ -110,6 +110,8 @@ def test_the_asynchronous_twin(served):
             assert await tts.voices()
             with pytest.raises(NotFound):
                 await tts.synthesize(TEXT, "nobody")
+            await tts.close()
+        await AsyncTTS(address).close()  # never used
 
     asyncio.run(run())
 

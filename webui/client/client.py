@@ -42,7 +42,8 @@ class Stream:
 
     def close(self) -> None:
         """The studio stops making the rest."""
-        self._end()
+        self._pieces.close()
+        self._end.detach()
 
     @property
     def rate(self) -> int:
@@ -177,5 +178,5 @@ class TTS:
 
 def _close(*resources) -> None:
     for resource in resources:
-        with suppress(ValueError):  # a stream that is read in another thread just now
+        with suppress(ValueError):  # of the program's end: it is read in another thread just now
             resource.close()

@@ -17,15 +17,20 @@ class Concurrency:
         self._n_open = self._n_begun = 0
         # requests that began before the last halving say nothing new of what it was for
         self._halved_at = 0
-        self._change = asyncio.Condition()
+        self._waiters: list[asyncio.Future] = []
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Around one request; waits for its turn."""
-        async with self._change:
-            await self._change.wait_for(lambda: self._n_open < int(self.limit))
-            number, self._n_begun = self._n_begun, self._n_begun + 1
-            self._n_open += 1
+        while self._n_open >= int(self.limit):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.remove(waiter)
+        number, self._n_begun = self._n_begun, self._n_begun + 1
+        self._n_open += 1
         try:
             yield
             self.limit = min(self._most, self.limit + 1 / self.limit)
@@ -35,5 +40,6 @@ class Concurrency:
             raise
         finally:
             self._n_open -= 1
-            async with self._change:
-                self._change.notify_all()
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
