@@ -81,6 +81,7 @@ class BookConsumer:
                 self._step()
             self._finish()
         finally:
+            self._speaker.cancel()
             self._consumer.close()
             self._pool.submit(self._speaker.close)
             self._pool.shutdown()
@@ -119,8 +120,7 @@ class BookConsumer:
         for task in tried:
             if task.is_settled or task.error is None:
                 continue
-            meter = self._meters.retries if task.attempts else self._meters.waits
-            meter.inc()
+            (self._meters.waits if task.is_waiting else self._meters.retries).inc()
             log.warning("offset %d of %d waits: %s", task.offset, task.partition, task.error.en)
 
     def _finish(self) -> None:

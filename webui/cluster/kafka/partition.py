@@ -15,7 +15,7 @@ from itertools import takewhile
 from ...studio.batch.worker import REST_S
 from .task import Task
 
-LONGEST_REST = 3  # of REST_S: a studio that is back is noticed within 15 seconds
+LONGEST_REST = 3  # of REST_S: a studio that is back is noticed within 17 seconds
 
 
 class Partition:

@@ -49,12 +49,17 @@ class Task:
         """Nothing is left to do but to announce it."""
         return self.stored_sound is not None or self.is_dead
 
+    @property
+    def is_waiting(self) -> bool:
+        """For a studio or a store that is away, full or closed to this consumer."""
+        return isinstance(self.error, WAITING) or getattr(self.error, "code", "") == "scope"
+
     def fail(self, error: KaikouError) -> None:
         """Count it against the message where another try might end the same; a studio or a store
         that is away or full says nothing about the message.
         """
         self.error = error.copy()
-        if isinstance(error, WAITING) or error.code == "scope":
+        if self.is_waiting:
             return
         self.attempts += 1
         self.is_dead = isinstance(error, FOR_GOOD) or self.attempts >= MAX_TRIES
