@@ -48,7 +48,7 @@ def settled_samples(served, call) -> int:
     n, end = -1, time.monotonic() + 20
     while time.monotonic() < end:
         now = state_of(served, call)["samples"]
-        if now == n:
+        if now == n > 0:
             return n
         n = now
         time.sleep(0.4)
