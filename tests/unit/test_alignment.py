@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.engine import natural_setup
+from tests.unit.test_arriving import PROMPT, REQUEST, Reading, reads
 from tests.unit.test_continued import stop_in, wait_written
 from tests.unit.test_studio import ME, finish, studio  # noqa: F401
 from webui import audio
@@ -19,6 +20,8 @@ from webui.errors import Busy, Conflict
 from webui.settings import Paths, Settings
 from webui.studio import SUBTITLES, LineRequest, Studio
 from webui.studio.alignment import AlignedSegment, Alignment
+from webui.studio.speech_job import SpeechJob
+from webui.studio.text_source import TextSourceStream
 from webui.types import CONVERT
 
 TEXT = "The old clock struck nine. 今天天气很好，我们走吧。 It cost $3.50 in all."
@@ -165,6 +168,28 @@ def test_a_stopped_take_says_which_part_broke_off_and_a_continued_one_is_whole(s
     studio.takes._store.change(old, request=replace(old.request, mode=CONVERT))
     with pytest.raises(Conflict):
         studio.alignments.of_take(ME, on.id)
+
+
+def test_a_text_that_arrives_is_aligned_by_the_runs_in_which_it_is_spoken(studio):  # noqa: F811
+    """An engine that reads while it speaks has several clauses in one of them."""
+    source, owner = reads(), studio.voices.list(ME)[0]
+    job = SpeechJob("take-x", REQUEST, ME, owner, 24_000, "e", "1", text_source=source)
+    typed = "一。" * 70 + "二。" * 5
+    source.push(typed)
+    source.flush()
+    source.push("三。四。")
+    stream = TextSourceStream(Reading(), REQUEST, PROMPT, source, None)
+    texts = []
+    while source.can_step:
+        if source.next == len(source.pieces) - 2:
+            source.end()
+        chunk = next(stream)
+        job.accept(chunk, 0.0)
+        texts = [s.text for s in studio.alignments.of_job(job).segments]
+        if chunk.last:
+            break
+    assert len(texts) > 1 and "".join(texts) == typed + "三。四。"
+    assert texts[-1] == "三。四。"
 
 
 def test_subtitles_hold_one_cue_for_each_segment():

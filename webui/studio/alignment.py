@@ -71,16 +71,12 @@ class Alignments:
 
     def of_job(self, job: SpeechJob) -> Alignment:
         """As far as it has come."""
-        now, request, source = job.snapshot(), job.request, job.text_source
-        return self._aligned(
-            job.owner,
-            Alignment(job.id, now.state, job.rate, now.n_samples, job.pcm),
-            request,
-            tuple(source.pieces) if source is not None else request.segments,
-            now.marks,
-            now.state in ("saving", "done"),
-            typed=source.text if source is not None else request.text,
-        )
+        now, request = job.snapshot(), job.request
+        if job.text_source is not None:  # what has come of its text so far
+            request = job.text_source.settled(request)
+        bare = Alignment(job.id, now.state, job.rate, now.n_samples, job.pcm)
+        marks, is_whole = job.segment_marks(now.marks), now.state in ("saving", "done")
+        return self._aligned(job.owner, bare, request, request.segments, marks, is_whole)
 
     def of_line(self, owner: str, line: Line, sound: Path) -> Alignment:
         """Of a line that is done."""
@@ -99,12 +95,11 @@ class Alignments:
         spoken_texts: Sequence[str],
         marks: Sequence[tuple[int, int]],
         is_whole: bool,
-        typed: str = "",
     ) -> Alignment:
         """`bare` with its segments."""
         if request.mode == CONVERT:
             raise Conflict("not_aligned")
-        typed = typed or request.text
+        typed = request.text
         spans = self._spans(owner, typed, spoken_texts, request.language)
         languages = text.segment_languages(spoken_texts, typed, request.language)
         ends = [*(start for _, start in marks), bare.n_samples][1:]  # none where nothing sounds yet
