@@ -258,6 +258,10 @@ def test_a_studio_looks_there_before_it_encodes_and_takes_a_deleted_voice_away(c
         studio.close()
 
 
+def sounds_in(server) -> set[str]:
+    return {name.split(b":")[-1].decode() for name in server.client().keys("*:sound:*")}
+
+
 def test_drafts_never_leave_the_studio(clean, tmp_path):
     cache = open_cache(clean)
     studio = studio_at(tmp_path, cache)
@@ -265,9 +269,10 @@ def test_drafts_never_leave_the_studio(clean, tmp_path):
         draft = studio.drafts.make(ME, clip(4.0))
         job, end = speak(studio, voice_id=draft.id, consent=True)
         assert end.state == "done"
+        starters = {v.fingerprint for v in studio.voices.list("-")}
+        await_value(lambda: sounds_in(clean) >= starters, True)
         cache._writer.submit(lambda: None).result(20)
-        sounds = {n.split(b":")[-1].decode() for n in clean.client().keys("*:sound:*")}
-        assert sounds and job.voice.fingerprint not in sounds
+        assert sounds_in(clean) == starters and job.voice.fingerprint not in starters
     finally:
         studio.close()
 
