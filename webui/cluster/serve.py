@@ -156,6 +156,6 @@ def start(make_engine, stall_s: float, options: FleetOptions) -> None:
     import ray
     from ray import serve
 
-    ray.init(address=options.address or None, log_to_driver=False, include_dashboard=False)
+    ray.init(address=options.address or "local", log_to_driver=False, include_dashboard=False)
     serve.start(http_options={"host": options.host, "port": options.port})
     serve.run(application(make_engine, stall_s, options), name=NAME, route_prefix="/")
