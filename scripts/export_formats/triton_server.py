@@ -28,6 +28,7 @@ from .stages import CLIP
 
 CLIENT = Path(__file__).with_name("triton_client.py")
 SERVE_S = 300  # a server that says neither that it serves nor why not has failed
+END_S = 40  # after 30 s it gives up on what is still running
 READY = "Started GRPCInferenceService at"
 TEXTS = ("Hello there. This is a voice.", "你好。", "One, two, three, four.")
 
@@ -83,7 +84,10 @@ def served(out: Path, environments: Path) -> Iterator[int]:
             yield port
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:  # its backend died while it was loaded
+                process.kill()
             reader.join()
 
 
