@@ -52,6 +52,11 @@ ERROR = {
                 "type": {"type": "string"},
                 "param": {"type": ["string", "null"], "description": "The field at fault"},
                 "code": {"type": "string", "description": "Stable, for programs"},
+                "sentences": {
+                    "type": "object",
+                    "description": "The sentence in both languages",
+                    "properties": {"en": {"type": "string"}, "zh": {"type": "string"}},
+                },
             },
         }
     },
