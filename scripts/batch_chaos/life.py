@@ -34,7 +34,7 @@ class MarkFirst(BlobStore):
     def __init__(self, root: Path, disk: ToldDisk, jobs: JobStore, journal: Journal):
         super().__init__(root, disk)
         self._late: dict[str, bytes] = {}
-        mark, self._journal = jobs.done, journal
+        mark, self._journal = jobs.mark_done, journal
 
         def marked(line, key, *more):
             result = mark(line, key, *more)
@@ -42,7 +42,7 @@ class MarkFirst(BlobStore):
             super(MarkFirst, self).keep(key, self._late.pop(key))
             return result
 
-        jobs.done = marked
+        jobs.mark_done = marked
 
     def keep(self, key: str, data: bytes) -> None:
         self._late[key] = data
@@ -60,14 +60,14 @@ def arrange(studio: Studio, journal: Journal, wrong: str) -> None:
     work._sounds = work.synthesiser._sounds = studio.batch._sounds = BlobStore(
         studio.settings.paths.data_dir, disk
     )
-    mark = studio.batch._jobs.done
+    mark = studio.batch._jobs.mark_done
 
     def marked(*line):
         result = mark(*line)
         journal.tell("mark")
         return result
 
-    studio.batch._jobs.done = marked
+    studio.batch._jobs.mark_done = marked
 
 
 def maker(engine: str):
