@@ -1,5 +1,6 @@
 """Bad days of a fleet: what a listener hears when replicas die, freeze, differ or refuse."""
 
+import ast
 import contextlib
 import threading
 import time
@@ -12,7 +13,7 @@ from tests.engine.contract import ask, whole
 from tests.engine.fake import RATE, FakeEngine
 from tests.engine.fleet import STALL_S, Proxy, ReplicaProcess, joined, served
 from tests.engine.stage_floor import until
-from tests.serve import free_port
+from tests.serve import ROOT, free_port
 from webui.cluster import connection, messages, replica, session, stream
 from webui.cluster.replica import Replica
 from webui.errors import BadInput, Busy, EngineFault, NotReady
@@ -277,6 +278,41 @@ def test_killed_processes_under_load(undisturbed):
         front.close()
         for node in replicas:
             node.kill()
+
+
+def test_a_stopped_process_is_left_for_another(undisturbed):
+    """A real SIGSTOP: its sockets stay open, and say nothing more."""
+    replicas = [ReplicaProcess() for _ in range(2)]
+    front = Proxy(*(replica_process.port for replica_process in replicas))
+    try:
+        with joined(front.address) as engine:
+            prompt = prompt_of(engine)
+            front.take_turns(0, 1, 1, 1)
+            stream = engine.stream(ask(instruction=SOUND + " rtf=0.4"), prompt)
+            chunks = [next(stream)]
+            replicas[0].freeze()
+            front.ports[:] = front.ports[1:]
+            chunks += stream
+            assert np.array_equal(whole(chunks), undisturbed) and stream.n_replays == 1
+    finally:
+        front.close()
+        for replica_process in replicas:
+            replica_process.kill()
+
+
+def test_no_clock_of_the_day_is_read_between_a_studio_and_its_fleet():
+    """Two machines may be an hour apart: what is said of time is a length, never a moment."""
+    files = list((ROOT / "webui" / "cluster").glob("*.py"))
+    assert len(files) > 10
+    for path in files:
+        names = {
+            node.attr
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("time", "datetime")
+        }
+        assert names <= {"monotonic", "sleep"}, path.name
 
 
 def test_a_full_replica_says_when_to_come_back_and_goes_on_with_what_it_has():
